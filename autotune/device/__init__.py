@@ -1,0 +1,1 @@
+"""Devices: what runs a kernel, with a stable identity."""

@@ -1,0 +1,1 @@
+"""See the README beside this package."""
