@@ -1,0 +1,106 @@
+"""Which candidates a declaration admits for a problem on a device."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from autotune.model.expression import evaluate, expression
+from autotune.model.problem import Config, Problem, Value
+from autotune.model.traits import values
+from autotune.model.tunable import Machine
+from autotune.model.variant import Variant
+
+
+def why_not(variant: Variant, problem: Problem, device_kind: str = "cpu") -> str | None:
+    """Why no config of the variant can serve the problem on such a device, or None."""
+    if variant.device != device_kind:
+        return f"runs on {variant.device}, not on {device_kind}"
+    if problem.dtype not in (variant.dtypes or problem.operation.dtypes):
+        return f"does not support {problem.dtype}"
+    names = values(problem, {})
+    for text in variant.constraints:
+        if expression(text).names <= names.keys() - {"threads"} and not evaluate(text, names):
+            return f"needs {text}"
+    return variant.unavailable()
+
+
+def violated(variant: Variant, problem: Problem, config: Mapping[str, Any]) -> str | None:
+    """The first constraint that a config breaks for the problem, or None."""
+    names = values(problem, config)
+    for text in variant.constraints:
+        if not evaluate(text, names):
+            return f"needs {text}"
+    return None
+
+
+def inadmissible(
+    variant: Variant, problem: Problem, config: Mapping[str, Any], machine: Machine
+) -> str | None:
+    """Why a stored config cannot be run here: unknown or missing tunables, values, constraints."""
+    if set(config) != set(variant.tunable_names):
+        return f"its tunables are now {', '.join(variant.tunable_names) or 'none'}"
+    for tunable in variant.tunables:
+        if config[tunable.name] not in tunable.values(machine):
+            return f"{tunable.name}={config[tunable.name]} is not available here"
+    return violated(variant, problem, config)
+
+
+def default_config(variant: Variant, problem: Problem, machine: Machine) -> Config | None:
+    """The variant's default config, or the admissible one that differs from it least; or None."""
+    start = {tunable.name: tunable.start(machine) for tunable in variant.tunables}
+    if violated(variant, problem, start) is None:
+        return Config(start)
+    admitted = configs(variant, problem, machine)
+    return min(
+        admitted, key=lambda config: _distance(variant, machine, start, config), default=None
+    )
+
+
+def _distance(
+    variant: Variant, machine: Machine, one: Mapping[str, Any], other: Mapping[str, Any]
+) -> int:
+    steps = 0
+    for tunable in variant.tunables:
+        options = tunable.values(machine)
+        apart = abs(options.index(one[tunable.name]) - options.index(other[tunable.name]))
+        steps += apart if tunable.ordered else min(apart, 1)
+    return steps
+
+
+def configs(variant: Variant, problem: Problem, machine: Machine) -> Iterator[Config]:
+    """Every admissible config, depth first, cutting a branch as soon as a constraint fails."""
+    names = values(problem, {})
+    if "threads" in variant.tunable_names:
+        del names["threads"]
+    options = [(t.name, t.values(machine)) for t in variant.tunables]
+    checks = _checks_by_depth(variant, [name for name, _ in options], names)
+
+    def extend(depth: int, chosen: dict[str, Value]) -> Iterator[Config]:
+        if not all(evaluate(text, names | chosen) for text in checks[depth]):
+            return
+        if depth == len(options):
+            yield Config(chosen)
+            return
+        name, candidates = options[depth]
+        for value in candidates:
+            yield from extend(depth + 1, {**chosen, name: value})
+
+    yield from extend(0, {})
+
+
+def _checks_by_depth(
+    variant: Variant, order: list[str], names: Mapping[str, Any]
+) -> list[list[str]]:
+    """Constraints grouped by how many tunables must be fixed before they can be evaluated."""
+    checks: list[list[str]] = [[] for _ in range(len(order) + 1)]
+    for text in variant.constraints:
+        needed = expression(text).names - names.keys()
+        checks[max((order.index(name) + 1 for name in needed), default=0)].append(text)
+    return checks
+
+
+def size(variant: Variant, problem: Problem, machine: Machine, limit: int = 100_000) -> int:
+    """Number of admissible configs, counted up to `limit`."""
+    return sum(1 for _ in itertools.islice(configs(variant, problem, machine), limit))

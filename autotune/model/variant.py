@@ -1,0 +1,129 @@
+"""Variant and Pass: one arrangement of an operation's computation, declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from autotune.errors import DeclarationError
+from autotune.model.expression import expression
+from autotune.model.operation import Operation
+from autotune.model.tunable import Tunable
+
+Accumulation = Literal["owned", "atomic", "reduction"]
+Size = str | int
+Run = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One kernel or sweep.
+
+    `parallel` and `sequential` map an axis to the tile that one worker (one step) takes; a plain
+    sequence of axes means tiles of one. `reads` maps an array to how many times the pass reads the
+    whole of it (a plain sequence: once). `writes` maps an array to how its elements accumulate:
+    `owned` by one worker, `atomic` across workers, or a `reduction` into a copy per worker that a
+    later pass sums.
+    """
+
+    name: str
+    parallel: Mapping[str, Size] | Sequence[str] = ()
+    sequential: Mapping[str, Size] | Sequence[str] = ()
+    reads: Mapping[str, Size] | Sequence[str] = ()
+    writes: Mapping[str, Accumulation] = MappingProxyType({})
+    flops: Size = 0
+
+    def __post_init__(self) -> None:
+        for name in ("parallel", "sequential", "reads"):
+            value = getattr(self, name)
+            if not isinstance(value, Mapping):
+                value = dict.fromkeys(value, 1)
+            object.__setattr__(self, name, MappingProxyType(dict(value)))
+        for array, how in self.writes.items():
+            if how not in ("owned", "atomic", "reduction"):
+                raise DeclarationError(
+                    f"pass {self.name}: {array} accumulates {how!r}; use owned, atomic or reduction."
+                )
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        """Every expression in the declaration."""
+        maps: tuple[Any, ...] = (self.parallel, self.sequential, self.reads)
+        return (self.flops, *(size for each in maps for size in each.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Intermediate:
+    """A temporary array in memory; the engine allocates it and passes it to the kernel."""
+
+    name: str
+    dims: tuple[Size, ...]
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Something the machine must offer; `missing()` says why not, or None."""
+
+    name: str
+    missing: Callable[[], str | None] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variant:
+    """One arrangement of an operation.
+
+    `build(problem, config)` returns `run(*inputs, *fresh outputs, *intermediates, *scalars)`,
+    which fills the outputs. With `returns=True` run takes inputs and scalars only and returns the
+    outputs. `constraints` are expressions over dims, flags, itemsize and tunables.
+    """
+
+    name: str
+    operation: Operation
+    build: Callable[..., Run] = field(repr=False)
+    device: str = "cpu"
+    dtypes: tuple[str, ...] = ()
+    passes: tuple[Pass, ...] = ()
+    intermediates: tuple[Intermediate, ...] = ()
+    tunables: tuple[Tunable, ...] = ()
+    constraints: tuple[str, ...] = ()
+    requires: tuple[Requirement, ...] = ()
+    blas: Literal["serial", "parallel"] | None = None
+    returns: bool = False
+    deterministic: bool | None = None
+    source: Callable[..., Any] | None = field(default=None, repr=False)
+    doc: str = ""
+
+    def __post_init__(self) -> None:
+        operation = self.operation
+        names = [tunable.name for tunable in self.tunables]
+        known = {*operation.dims, *operation.flags, "itemsize", "threads", *names}
+        arrays = {t.name for t in (*operation.inputs, *operation.outputs)}
+        arrays |= {array.name for array in self.intermediates}
+        where = f"variant {operation.name}/{self.name}"
+        if len(set(names)) != len(names) or set(names) & {*operation.dims, *operation.flags}:
+            raise DeclarationError(f"{where}: two things share a name among {names}.")
+        sizes = [size for each in self.passes for size in each.sizes]
+        sizes += [size for array in self.intermediates for size in array.dims]
+        for text in (*sizes, *self.constraints):
+            missing = expression(text).names - known
+            if missing:
+                raise DeclarationError(f"{where}: {text!r} uses the unknown name {min(missing)}.")
+        for each in self.passes:
+            for array in (*each.reads, *each.writes):
+                if array not in arrays:
+                    raise DeclarationError(f"{where}: pass {each.name} names no array {array!r}.")
+            for axis in (*each.parallel, *each.sequential):
+                if axis not in operation.dims:
+                    raise DeclarationError(f"{where}: pass {each.name} has no axis {axis!r}.")
+
+    @property
+    def tunable_names(self) -> tuple[str, ...]:
+        """Names of the tunables in declared order."""
+        return tuple(tunable.name for tunable in self.tunables)
+
+    def unavailable(self) -> str | None:
+        """Why this machine cannot run it (first missing requirement), or None."""
+        return next((why for r in self.requires if (why := r.missing())), None)

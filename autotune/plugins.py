@@ -1,0 +1,79 @@
+"""Finds plugins: installed packages by entry point, and files named by the user."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+from autotune.errors import UserError
+from autotune.settings import settings
+
+GROUP = "autotune.plugins"
+
+_lock = threading.RLock()
+_loaded = False
+_files: list[str] = []
+
+
+def load_plugins() -> None:
+    """Import every installed plugin once; one that fails is named in a warning and left out.
+
+    With AUTOTUNE_STRICT_PLUGINS=1 a failing plugin raises UserError instead.
+    """
+    global _loaded
+    if _loaded:
+        return
+    with _lock:
+        if _loaded:
+            return
+        from importlib.metadata import entry_points
+
+        for point in entry_points(group=GROUP):
+            try:
+                point.load()
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                package = point.dist.name if point.dist else "?"
+                why = f"{type(error).__name__}: {error}"
+                message = f"plugin {point.name!r} of package {package!r} failed to load ({why})"
+                if settings().strict_plugins:
+                    raise UserError(f"{message}; repair or uninstall it.") from error
+                warnings.warn(f"{message}; its operations are missing.", stacklevel=2)
+        _loaded = True
+
+
+def load_file(path: str | os.PathLike[str]) -> None:
+    """Import a Python file that declares operations or variants; UserError if it fails."""
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise UserError(f"plugin file {str(path)!r} does not exist; give a path to a .py file.")
+    name = f"autotune_plugin_{file.stem}"
+    with _lock:
+        if str(file) in _files:
+            return
+        spec = importlib.util.spec_from_file_location(name, file)
+        if spec is None or spec.loader is None:
+            raise UserError(f"plugin file {str(path)!r} is not a Python file.")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        sys.path.insert(0, str(file.parent))
+        try:
+            spec.loader.exec_module(module)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            why = f"{type(error).__name__}: {error}"
+            raise UserError(f"plugin file {str(path)!r} failed to load ({why}).") from error
+        finally:
+            sys.path.remove(str(file.parent))
+        _files.append(str(file))
+
+
+def plugin_files() -> tuple[str, ...]:
+    """Files loaded by `load_file`, so that a worker process can load the same."""
+    return tuple(_files)

@@ -1,0 +1,1 @@
+"""The measuring process: started fresh, given jobs, killed when it hangs."""
