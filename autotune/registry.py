@@ -154,9 +154,9 @@ def variant(
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         target = registry.operation(operation)
         parameters = _parameters(function)
-        builder = [name for name in parameters][:2] == ["problem", "config"]
+        builder = list(parameters)[:2] == ["problem", "config"]
         arrays = [*target.inputs, *target.fresh_outputs]
-        known = [array.name for array in (*arrays, *intermediates)]
+        known = [*(array.name for array in arrays), *(array.name for array in intermediates)]
         declared = Variant(
             name=name or function.__name__,
             operation=target,
@@ -218,7 +218,7 @@ class _Direct:
 
     def __call__(self, problem: Problem, config: Config) -> Run:
         """Bind flags and tunables; the returned function takes the rest by position."""
-        fixed = {n: v for n, v in (problem.flags | dict(config)).items() if n in self.wanted}
+        fixed = {n: v for n, v in {**problem.flags, **config}.items() if n in self.wanted}
         parameters = list(_parameters(self.function))
         if parameters == self.names:
             return self.function

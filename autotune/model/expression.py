@@ -41,7 +41,7 @@ class Expression:
 
 @lru_cache(maxsize=4096)
 def expression(text: str | int | float) -> Expression:
-    """Compile `text`, e.g. "2*B*ceil_div(Nq, block_q)"; DeclarationError if it is not arithmetic."""
+    """Compile `text`, e.g. "B*ceil_div(Nq, tile)"; DeclarationError if it is not arithmetic."""
     source = str(text)
     try:
         tree = ast.parse(source, mode="eval")

@@ -88,7 +88,7 @@ class Operation:
             unknown = [dim for dim in tensor.dims if dim not in known]
             if unknown:
                 raise DeclarationError(
-                    f"operation {self.name}: array {tensor.name} uses the undeclared dim {unknown[0]}."
+                    f"operation {self.name}: {tensor.name} uses the undeclared dim {unknown[0]}."
                 )
         values = known | set(self.flags) | {"itemsize"}
         for text in (self.flops, *self.rules, *self.defaults.values(), *self.scalars.values()):
@@ -136,9 +136,8 @@ class Operation:
                 )
             for dim, size in zip(tensor.dims, shape, strict=True):
                 if sizes.setdefault(dim, int(size)) != size:
-                    raise ShapeError(
-                        f"{self.name}: {dim} is {sizes[dim]} in {source[dim]} but {size} in {tensor}."
-                    )
+                    there = f"{sizes[dim]} in {source[dim]}"
+                    raise ShapeError(f"{self.name}: {dim} is {there} but {size} in {tensor}.")
                 source.setdefault(dim, str(tensor))
         return self.complete(sizes)
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from autotune_tuning_db import ProblemKey
-
 from autotune.model.expression import evaluate
 from autotune.model.operation import Operation
+from autotune_tuning_db import ProblemKey
 
 Value = int | float | str | bool
 
@@ -133,11 +132,9 @@ class Problem:
 
     def scalars(self, given: Mapping[str, float | None] | None = None) -> tuple[float, ...]:
         """Scalar arguments in declared order; those not given take the operation's default."""
-        values = given or {}
+        values = {name: value for name, value in (given or {}).items() if value is not None}
         return tuple(
-            float(evaluate(default, self.names))
-            if values.get(name) is None
-            else float(values[name])  # type: ignore[arg-type]
+            float(values[name] if name in values else evaluate(default, self.names))
             for name, default in self.operation.scalars.items()
         )
 

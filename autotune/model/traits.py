@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.model.expression import ceil_div, evaluate
 from autotune.model.problem import Problem, dtype_itemsize
-from autotune.model.variant import Pass, Variant
+from autotune.model.variant import Pass, Variant, spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,10 @@ def predict(variant: Variant, problem: Problem, config: Mapping[str, Any]) -> Pr
     """
     names = values(problem, config)
     elements = _array_elements(variant, problem, config)
-    read = written = atomics = flops = 0
+    read, written, atomics, flops = 0, 0, 0, 0
     for each in variant.passes:
         flops += int(evaluate(each.flops, names))
-        for array, times in each.reads.items():
+        for array, times in spread(each.reads).items():
             count, size = elements[array]
             read += math.ceil(count * evaluate(times, names)) * size
         for array, how in each.writes.items():
@@ -96,11 +96,11 @@ def predict(variant: Variant, problem: Problem, config: Mapping[str, Any]) -> Pr
 
 def _sharers(each: Pass, dims: tuple[str, ...], names: Mapping[str, Any]) -> int:
     """How many workers add into one element of an array over `dims`."""
-    return math.prod(
-        ceil_div(names[axis], int(evaluate(tile, names)))
-        for axis, tile in each.parallel.items()
-        if axis not in dims
-    )
+    sharers = 1
+    for axis, tile in spread(each.parallel).items():
+        if axis not in dims:
+            sharers *= ceil_div(names[axis], int(evaluate(tile, names)))
+    return sharers
 
 
 def _dims(variant: Variant, array: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from autotune.model.tunable import Tunable
 Accumulation = Literal["owned", "atomic", "reduction"]
 Size = str | int
 Run = Callable[..., Any]
+Axes = Mapping[str, Size] | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +30,29 @@ class Pass:
     """
 
     name: str
-    parallel: Mapping[str, Size] | Sequence[str] = ()
-    sequential: Mapping[str, Size] | Sequence[str] = ()
-    reads: Mapping[str, Size] | Sequence[str] = ()
+    parallel: Axes = ()
+    sequential: Axes = ()
+    reads: Axes = ()
     writes: Mapping[str, Accumulation] = MappingProxyType({})
     flops: Size = 0
 
     def __post_init__(self) -> None:
-        for name in ("parallel", "sequential", "reads"):
-            value = getattr(self, name)
-            if not isinstance(value, Mapping):
-                value = dict.fromkeys(value, 1)
-            object.__setattr__(self, name, MappingProxyType(dict(value)))
         for array, how in self.writes.items():
             if how not in ("owned", "atomic", "reduction"):
                 raise DeclarationError(
-                    f"pass {self.name}: {array} accumulates {how!r}; use owned, atomic or reduction."
+                    f"pass {self.name}: {array} is {how!r}; use owned, atomic or reduction."
                 )
 
     @property
-    def sizes(self) -> tuple[Size, ...]:
+    def expressions(self) -> tuple[Size, ...]:
         """Every expression in the declaration."""
-        maps: tuple[Any, ...] = (self.parallel, self.sequential, self.reads)
+        maps = (spread(self.parallel), spread(self.sequential), spread(self.reads))
         return (self.flops, *(size for each in maps for size in each.values()))
+
+
+def spread(axes: Axes) -> Mapping[str, Size]:
+    """The mapping form of axes or arrays: a plain sequence stands for one each."""
+    return axes if isinstance(axes, Mapping) else dict.fromkeys(axes, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Variant:
         where = f"variant {operation.name}/{self.name}"
         if len(set(names)) != len(names) or set(names) & {*operation.dims, *operation.flags}:
             raise DeclarationError(f"{where}: two things share a name among {names}.")
-        sizes = [size for each in self.passes for size in each.sizes]
+        sizes = [size for each in self.passes for size in each.expressions]
         sizes += [size for array in self.intermediates for size in array.dims]
         for text in (*sizes, *self.constraints):
             missing = expression(text).names - known
