@@ -1,0 +1,90 @@
+"""What can go wrong with a store, each with one sentence that names the file and the remedy."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal[
+    "missing", "busy", "full", "readonly", "unopenable", "io", "corrupt", "foreign", "newer"
+]
+
+
+class StoreError(Exception):
+    """The store cannot be used; `kind` says in which way, `path` names the file."""
+
+    def __init__(self, message: str, *, kind: Kind, path: Path) -> None:
+        super().__init__(message)
+        self.kind: Kind = kind
+        self.path = path
+
+
+class StoreWarning(UserWarning):
+    """The store can be used, and something about its file needs to be known."""
+
+
+_REMEDY: dict[Kind, str] = {
+    "missing": "does not exist yet; tuning creates it",
+    "busy": "is locked by another process; wait for it to end, or use another path",
+    "full": "cannot grow, the disk or quota is full; free some space or use another path",
+    "readonly": "cannot be written; make it and its folder writable, or use another path",
+    "unopenable": "cannot be opened; name a file in a folder that you may write to",
+    "io": "cannot be read or written reliably where it lies; use a path on a local disk",
+    "corrupt": "is damaged; the next tuning run sets it aside and starts a new one",
+    "foreign": "belongs to another program; use another path",
+    "newer": "was written by a newer version; upgrade onf-autotune, or use another path",
+}
+
+
+def store_error(kind: Kind, path: Path, detail: str = "") -> StoreError:
+    """The error of this kind, in one sentence."""
+    because = f" ({detail})" if detail else ""
+    return StoreError(f"The tuning database {path} {_REMEDY[kind]}{because}.", kind=kind, path=path)
+
+
+# Longest prefix first: an I/O error while reading a short file is damage, not a bad disk.
+_KIND_OF_CODE: tuple[tuple[str, Kind], ...] = (
+    ("SQLITE_IOERR_SHORT_READ", "corrupt"),
+    ("SQLITE_IOERR", "io"),
+    ("SQLITE_PROTOCOL", "io"),
+    ("SQLITE_NOTADB", "corrupt"),
+    ("SQLITE_CORRUPT", "corrupt"),
+    ("SQLITE_BUSY", "busy"),
+    ("SQLITE_LOCKED", "busy"),
+    ("SQLITE_FULL", "full"),
+    ("SQLITE_READONLY", "readonly"),
+    ("SQLITE_PERM", "readonly"),
+    ("SQLITE_CANTOPEN", "unopenable"),
+)
+
+
+def kind_of(error: sqlite3.Error) -> Kind | None:
+    """The kind of a SQLite error, None for one that is a mistake in our own SQL."""
+    code = getattr(error, "sqlite_errorname", "") or ""
+    return next((kind for prefix, kind in _KIND_OF_CODE if code.startswith(prefix)), None)
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turns what SQLite and the operating system raise about this file into `StoreError`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        kind = kind_of(error)
+        if kind is None:
+            raise
+        raise store_error(kind, path, str(error)) from error
+    except (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise store_error("unopenable", path, error.strerror or str(error)) from error
+    except OSError as error:
+        raise store_error(_kind_of_os_error(error), path, error.strerror or str(error)) from error
+
+
+def _kind_of_os_error(error: OSError) -> Kind:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "full"
+    return "readonly" if error.errno == errno.EROFS else "io"

@@ -1,0 +1,203 @@
+"""The rows of the store as frozen dataclasses; a row that makes no sense cannot be built."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import zlib
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from autotune_tuning_db.keys import ProblemKey, Scalar
+
+MODES = ("cold", "hot")
+STAGES = ("search", "race")
+STATUSES = ("ok", "dropped", "disturbed", "wrong", "failed", "crashed", "timeout", "unavailable")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """A device that was measured; `identity` is the key, `label` is only for people."""
+
+    identity: str
+    kind: str
+    family: str
+    label: str
+    facts: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _require_text(identity=self.identity, kind=self.kind)
+        to_json(self.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignRow:
+    """One run of the tuner on one device; `ended` is None while it runs or when it was killed."""
+
+    id: int
+    device: str
+    started: str
+    ended: str | None
+    settings: Mapping[str, Any]
+    uid: str = ""
+
+    def __post_init__(self) -> None:
+        _require_text(device=self.device)
+        for moment in (self.started, self.ended):
+            if moment is not None:
+                read_moment(moment)
+        to_json(self.settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRow:
+    """One candidate, tried once on one problem: its samples, or the reason there are none.
+
+    All times are in seconds. `samples` keeps every sample in the order taken; `median`, `low` and
+    `high` are the median and the 95% interval of the median. `error` is the largest error found
+    by the gate and `error_bound` what it allowed. `id` and `uid` are given by the store: `id`
+    within this file, `uid` for good, so that an import can tell what it has seen.
+    """
+
+    campaign: int
+    problem: ProblemKey
+    device: str
+    mode: str
+    stage: str
+    variant: str
+    fingerprint: str
+    config: Mapping[str, Scalar]
+    status: str
+    started: str
+    reason: str = ""
+    samples: tuple[float, ...] = ()
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    compile_seconds: float | None = None
+    first_call_seconds: float | None = None
+    error: float | None = None
+    error_bound: float | None = None
+    workspace_bytes: int | None = None
+    toolchain: Mapping[str, str]
+    circumstances: Mapping[str, Any]
+    wall_seconds: float = 0.0
+    id: int = 0
+    uid: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        _require_text(device=self.device, variant=self.variant)
+        _require_one_of(self.mode, MODES, "mode")
+        _require_one_of(self.stage, STAGES, "stage")
+        _require_one_of(self.status, STATUSES, "status")
+        read_moment(self.started)
+        for mapping in (self.config, self.toolchain, self.circumstances):
+            to_json(mapping)
+        if not all(map(math.isfinite, self.samples)):
+            raise ValueError("a sample is not a finite number")
+        if self.status == "ok":
+            self._require_times()
+
+    def _require_times(self) -> None:
+        """A time that is zero, negative or not a number is an error and never a result."""
+        times = (*self.samples, self.median, self.low, self.high)
+        if not self.samples or any(
+            time is None or not math.isfinite(time) or time <= 0 for time in times
+        ):
+            raise ValueError("a trial with status ok needs samples and an interval above zero")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRow:
+    """One policy as it was written; `payload` is the business of the policies package.
+
+    `source` is empty for a policy of this machine, and names the file an imported one came from.
+    """
+
+    problem: ProblemKey
+    device: str
+    mode: str
+    created: str
+    payload: Mapping[str, Any]
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        _require_text(device=self.device)
+        _require_one_of(self.mode, MODES, "mode")
+        read_moment(self.created)
+        to_json(self.payload)
+
+
+@dataclass(frozen=True, slots=True)
+class PinRow:
+    """A choice made by the user: for one problem, or with `problem` None for a whole operation.
+
+    `config` None leaves the config to the best one measured.
+    """
+
+    operation: str
+    problem: ProblemKey | None
+    device: str
+    variant: str
+    config: Mapping[str, Scalar] | None = None
+
+    def __post_init__(self) -> None:
+        _require_text(operation=self.operation, device=self.device, variant=self.variant)
+        if self.problem is not None and self.problem.operation != self.operation:
+            raise ValueError(f"a pin of {self.operation} names the problem {self.problem}")
+        if self.config is not None:
+            to_json(self.config)
+
+
+def utc_now() -> str:
+    """This moment in the one spelling the store uses: `2026-01-31T12:00:00.000000+00:00`."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def read_moment(text: str) -> datetime:
+    """The moment an ISO text names; raises ValueError without a time zone."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return moment
+
+
+def to_json(value: Mapping[str, Any]) -> str:
+    """Canonical JSON: keys sorted, no spaces, no NaN or infinity; equal mappings, equal texts."""
+    try:
+        return json.dumps(dict(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except TypeError as error:
+        raise ValueError(f"{value!r} is not plain JSON: {error}") from None
+
+
+def pack_samples(samples: Sequence[float]) -> bytes:
+    """Every sample as little-endian float64, compressed."""
+    values = array("d", samples)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return zlib.compress(values.tobytes())
+
+
+def unpack_samples(blob: bytes) -> tuple[float, ...]:
+    """The samples `pack_samples` packed, bit for bit."""
+    values = array("d")
+    values.frombytes(zlib.decompress(blob))
+    if sys.byteorder == "big":
+        values.byteswap()
+    return tuple(values)
+
+
+def _require_text(**values: str) -> None:
+    for name, value in values.items():
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"{name} is {value!r}, not a text")
+
+
+def _require_one_of(value: str, allowed: tuple[str, ...], name: str) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} {value!r} is not one of {', '.join(allowed)}")
