@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from autotune.errors import DeclarationError, ShapeError, UnknownNameError
@@ -69,15 +68,15 @@ class Operation:
     reference: Callable[..., Any] = field(repr=False)
     plain: Callable[..., Any] = field(repr=False)
     shape: tuple[str, ...] = ()
-    aliases: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    defaults: Mapping[str, str | int] = MappingProxyType({})
-    flags: Mapping[str, Any] = MappingProxyType({})
-    scalars: Mapping[str, str | float] = MappingProxyType({})
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    defaults: Mapping[str, str | int] = field(default_factory=dict)
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    scalars: Mapping[str, str | float] = field(default_factory=dict)
     rules: tuple[str, ...] = ()
     axes: tuple[tuple[str, ...], ...] = ()
     dtypes: tuple[str, ...] = ("float32", "float64")
     flops: str | int = 0
-    tolerance: Mapping[str, float] = MappingProxyType({})
+    tolerance: Mapping[str, float] = field(default_factory=dict)
     residuals: tuple[str, ...] = ()
     sample: Callable[..., Any] | None = field(default=None, repr=False)
     doc: str = ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Literal
 
 from autotune.errors import DeclarationError
@@ -33,7 +32,7 @@ class Pass:
     parallel: Axes = ()
     sequential: Axes = ()
     reads: Axes = ()
-    writes: Mapping[str, Accumulation] = MappingProxyType({})
+    writes: Mapping[str, Accumulation] = field(default_factory=dict)
     flops: Size = 0
 
     def __post_init__(self) -> None:

@@ -1,0 +1,51 @@
+# On a fresh machine: `make tune` installs and tunes it, `make test` installs and runs the tests.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# The CuPy extra that fits the driver: CUDA 13 needs driver 580 or newer, CUDA 12 needs 525.
+DRIVER := $(shell nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | cut -d. -f1)
+GPU_EXTRA := $(shell [ -n "$(DRIVER)" ] && { [ "$(DRIVER)" -ge 580 ] && echo cuda13 || echo cuda12; })
+
+.DEFAULT_GOAL := help
+.PHONY: help install tune test lint format types clean
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".$(if $(GPU_EXTRA),[$(GPU_EXTRA)])"
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev$(if $(GPU_EXTRA),$(comma)$(GPU_EXTRA))]"
+	@touch $@
+
+comma := ,
+
+install: $(VENV)/.installed  ## make .venv and install there
+
+tune: install  ## tune this machine (about 5 minutes) and show what won
+	$(BIN)/autotune tune
+
+test: $(VENV)/.installed-dev  ## lint, type-check and test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.installed-dev  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev  ## let ruff rewrite the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,90 @@
+"""dispatch: from an operation and a shape to the kernel to call, in under a microsecond on a hit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from autotune.model.operation import Operation
+
+if TYPE_CHECKING:
+    from autotune.kernel import Kernel
+
+_hits: dict[Any, Kernel] = {}
+_LARGEST = 8192
+"""Entries kept before the table starts over; each is one spelling of one problem."""
+
+
+def dispatch(operation: Operation | str, *spec: Any, dtype: Any = "float32", **options: Any) -> Kernel:
+    """The best known kernel for a problem, bound and ready to call.
+
+    Args:
+        operation: an operation (`autotune.attention`) or its name.
+        spec: a positional shape `(2, 1, 2048, 64)`, or the input arrays themselves; leave out to
+            give `dims={"B": 2, ...}`.
+        dtype: any spelling of a dtype; taken from the arrays when those are given.
+        options: the operation's flags and scalars (`causal=True`, `scale=0.1`), and
+            `dims`: sizes by name;
+            `device`: "cpu" or an identity from `autotune devices` (default: the best local one);
+            `mode`: "cold" (default) or "hot", which measurements to choose by;
+            `deterministic`: only variants whose repeats agree bitwise;
+            `max_workspace`: bytes of temporary memory allowed;
+            `max_error`: largest measured error allowed, relative to the output's magnitude;
+            `strict`: raise NoPolicyError instead of choosing without a measurement;
+            `tune_on_miss`: measure now, on copies, when nothing is known.
+
+    Raises:
+        UnknownNameError: an operation, dim, flag or dtype that does not exist.
+        ShapeError: (a ValueError) shapes that do not fit each other, naming the dims.
+        ConstraintError: no admissible candidate meets the constraints; lists the closest.
+        NoPolicyError: `strict` and nothing tuned applies.
+    """
+    try:
+        if options:
+            return _hits[operation, spec, dtype, *options, *options.values()]
+        return _hits[operation, spec, dtype]
+    except (KeyError, TypeError):
+        return _miss(operation, spec, dtype, options)
+
+
+def _miss(operation: Any, spec: tuple[Any, ...], dtype: Any, options: dict[str, Any]) -> Kernel:
+    if spec and hasattr(spec[0], "strides"):
+        return _from_arrays(operation, spec, options)
+    from autotune.serving import server
+
+    kernel = server().kernel(operation, spec, dtype, options)
+    try:
+        _remember((operation, spec, dtype, *options, *options.values()), kernel)
+    except TypeError:
+        pass  # a list for a shape or a dict for dims: resolved each time, from the server's table
+    return kernel
+
+
+def _from_arrays(operation: Any, arrays: tuple[Any, ...], options: dict[str, Any]) -> Kernel:
+    key = (
+        operation,
+        *[(a.shape, a.strides, a.dtype) for a in arrays],
+        *options,
+        *options.values(),
+    )
+    try:
+        return _hits[key]
+    except (KeyError, TypeError):
+        from autotune.serving import server
+
+        kernel = server().kernel_for_arrays(operation, arrays, options)
+        try:
+            _remember(key, kernel)
+        except TypeError:
+            pass
+        return kernel
+
+
+def _remember(key: Any, kernel: Kernel) -> None:
+    if len(_hits) >= _LARGEST:
+        _hits.clear()
+    _hits[key] = kernel
+
+
+def forget() -> None:
+    """Drop every remembered kernel, so that the next calls see the newest policies."""
+    _hits.clear()

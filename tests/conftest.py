@@ -1,0 +1,27 @@
+"""Fixtures that keep every test away from the user's own data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(autouse=True)
+def private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory of the test's own."""
+    home = tmp_path / "autotune-home"
+    monkeypatch.setenv("AUTOTUNE_HOME", str(home))
+    monkeypatch.delenv("AUTOTUNE_DB", raising=False)
+    monkeypatch.delenv("AUTOTUNE_FROZEN", raising=False)
+    return home
+
+
+@pytest.fixture
+def shared() -> Path:
+    """The folder of recorded material beside the checkout; skips where it is absent."""
+    if not SHARED.is_dir():
+        pytest.skip("needs the recorded material in ../shared, which is not here")
+    return SHARED
