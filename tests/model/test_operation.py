@@ -73,7 +73,9 @@ def test_unknown_flag_gets_the_nearest_spelling() -> None:
         Problem.of(declare(), (1, 1, 4, 8), "float32", casual=True)
 
 
-@pytest.mark.parametrize("spelling", ["float32", "fp32", np.float32, "<f4", np.dtype("f4"), "single"])
+@pytest.mark.parametrize(
+    "spelling", ["float32", "fp32", np.float32, "<f4", np.dtype("f4"), "single"]
+)
 def test_dtype_spellings_are_one(spelling: object) -> None:
     assert canonical_dtype(spelling) == "float32"
 

@@ -133,7 +133,11 @@ def test_tunables_refuse_defaults_they_do_not_contain() -> None:
 
 def tiled() -> Variant:
     return declare(
-        tunables=(PowerOfTwo("rows", 16, 128, default=64), Choice("order", ("ij", "ji")), Threads()),
+        tunables=(
+            PowerOfTwo("rows", 16, 128, default=64),
+            Choice("order", ("ij", "ji")),
+            Threads(),
+        ),
         constraints=("rows <= max(N, 16)", "N > 1", "order == 'ij' or threads == 1"),
     )
 

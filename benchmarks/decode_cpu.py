@@ -1,0 +1,106 @@
+"""Tuned decode on this CPU beside PyTorch and the measured read bandwidth, in one run.
+
+    python benchmarks/decode_cpu.py [--budget 20s]
+
+Needs torch (the benchmark only). float32, one head, D=64; caches are cold for both sides at the
+small sizes too, since a decoding step finds other layers' data in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from common import interleaved, median_interval, ratio_interval, write
+
+import autotune
+from autotune import dispatch, tune
+
+D = 64
+
+
+@numba.njit(parallel=True, nogil=True, fastmath=True)  # type: ignore[untyped-decorator]
+def read_all(x: Any, workers: int) -> float:
+    """Sum of a flat array, each worker a contiguous part: what reading at full speed takes."""
+    partial = np.zeros(workers)
+    part = (x.size + workers - 1) // workers
+    for w in numba.prange(workers):
+        total = np.float32(0.0)
+        for i in range(w * part, min((w + 1) * part, x.size)):
+            total += x[i]
+        partial[w] = total
+    return partial.sum()
+
+
+def read_bandwidth() -> float:
+    """Best bytes per second over thread counts, from 1 GiB."""
+    x = np.ones(1 << 28, np.float32)
+    best = 0.0
+    from autotune.device import local_cpu
+
+    for threads in local_cpu().thread_counts():
+        numba.set_num_threads(threads)
+        samples = interleaved({"read": lambda t=threads: read_all(x, t)}, rounds=7, warmups=1)
+        best = max(best, x.nbytes / median_interval(samples["read"])[0])
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    return best
+
+
+def compare(n: int, bandwidth: float, options: argparse.Namespace) -> dict[str, Any]:
+    """Tune one cache length and time both sides."""
+    dims = {"B": 1, "H": 1, "N": n, "D": D}
+    tune(autotune.decode, dims=dims, mode=options.mode, budget=options.budget)
+    kernel = dispatch(autotune.decode, dims=dims, mode=options.mode, strict=True)
+    rng = np.random.default_rng(0)
+    q = rng.standard_normal((1, 1, D)).astype(np.float32)
+    k, v = (rng.standard_normal((1, 1, n, D)).astype(np.float32) for _ in range(2))
+    tq, tk, tv = torch.from_numpy(q).reshape(1, 1, 1, D), torch.from_numpy(k), torch.from_numpy(v)
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+
+    def theirs() -> Any:
+        with torch.no_grad():
+            return sdpa(tq, tk, tv)
+
+    samples = interleaved(
+        {"ours": lambda: kernel(q, k, v), "torch": theirs}, rounds=301, seconds=options.seconds
+    )
+    ours = median_interval(samples["ours"])[0]
+    ratio, low, high = ratio_interval(samples["ours"], samples["torch"])
+    row = {
+        "n": n,
+        "ours_ms": ours * 1e3,
+        "torch_ms": median_interval(samples["torch"])[0] * 1e3,
+        "ratio": ratio,
+        "ratio_low": low,
+        "ratio_high": high,
+        "bandwidth_share": (k.nbytes + v.nbytes) / ours / bandwidth,
+        "variant": kernel.variant,
+        "config": dict(kernel.config),
+    }
+    print(
+        f"n={n:8d}  ours {row['ours_ms']:8.4f}  torch {row['torch_ms']:8.4f} ms  ratio {ratio:.2f}"
+        f" ({low:.2f}-{high:.2f})  {100 * row['bandwidth_share']:.0f}% of read bandwidth"
+        f"  {kernel.variant} [{kernel.config}]",
+        flush=True,
+    )
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--budget", default="20s")
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--mode", default="hot")
+    parser.add_argument("--name", default="decode_cpu")
+    options = parser.parse_args()
+    bandwidth = read_bandwidth()
+    print(f"read bandwidth {bandwidth / 1e9:.1f} GB/s")
+    rows = [compare(1 << p, bandwidth, options) for p in range(10, 21)]
+    write(options.name, rows, packages=("torch",), read_bandwidth=bandwidth)
+
+
+if __name__ == "__main__":
+    main()

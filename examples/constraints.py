@@ -1,0 +1,29 @@
+"""Ask for a kernel under constraints: determinism, workspace, error.
+
+python examples/constraints.py
+"""
+
+from __future__ import annotations
+
+from autotune import AutotuneError, attention_train, dispatch, tune
+
+
+def main() -> None:
+    shape = (1, 1, 256, 64)
+    tune(attention_train, shape, dtype="float32", budget="8s")
+    for wish in (
+        {},
+        {"deterministic": True},
+        {"max_workspace": 1 << 20},
+        {"max_error": 1e-5},
+        {"max_error": 1e-30},
+    ):
+        try:
+            kernel = dispatch(attention_train, shape, dtype="float32", **wish)
+            print(f"{wish}: {kernel.variant} [{kernel.config}]")
+        except AutotuneError as error:
+            print(f"{wish}: {error}")
+
+
+if __name__ == "__main__":
+    main()
