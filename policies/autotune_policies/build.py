@@ -1,0 +1,247 @@
+"""From measurements to a policy: who wins, how surely, and which choices are worth keeping."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from statistics import median
+
+from autotune_policies.policy import Choice, Policy, PolicyError, Verdict
+from autotune_tuning_db import ProblemKey, Scalar
+
+Candidate = tuple[str, tuple[tuple[str, Scalar], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a policy is about, and under which toolchain and when it was measured."""
+
+    problem: ProblemKey
+    device: str
+    family: str
+    mode: str
+    toolchain: Mapping[str, str]
+    created: str
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """The leaders, timed in turn: sample i of every candidate was taken in round i (seconds).
+
+    Raises:
+        PolicyError: the candidates have different numbers of rounds, or a time is not positive.
+    """
+
+    rounds: Mapping[Candidate, tuple[float, ...]]
+
+    def __post_init__(self) -> None:
+        if len({len(times) for times in self.rounds.values()}) > 1:
+            raise PolicyError("A race needs the same number of rounds for every candidate.")
+        if not all(time > 0 for times in self.rounds.values() for time in times):
+            raise PolicyError("A race has a time that is not above zero.")
+
+    def ratio(self, other: Candidate, first: Candidate) -> tuple[float, float, float]:
+        """Median and 95% interval of other's time over first's, round by round."""
+        pairs = zip(self.rounds[other], self.rounds[first], strict=True)
+        return median_interval([slow / fast for slow, fast in pairs])
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a winner is declared.
+
+    `band`: relative difference below which two times count as equal. `simplicity`: a number for
+    each variant, smaller for a simpler declaration; a variant without one counts as least simple.
+    """
+
+    band: float = 0.01
+    simplicity: Mapping[str, float] = field(default_factory=dict)
+
+
+def build_policy(
+    subject: Subject,
+    results: Sequence[Choice],
+    *,
+    race: Race | None = None,
+    previous: Policy | None = None,
+    rules: Rules | None = None,
+) -> Policy:
+    """The policy that these measurements support.
+
+    A winner is clear only when the interval of the ratio to every other variant, taken round by
+    round in the race, excludes the band. Within the band the tie goes, in order, to
+    deterministic, less workspace, the variant that was the policy before, the simpler
+    declaration; then to the same config as before, and last to the smaller time.
+
+    Args:
+        subject: what was measured.
+        results: every candidate that was measured and passed the gate.
+        race: the leaders' race. Raced candidates take their times from it, and the winner is one
+            of them. Without a race the intervals of the single measurements are compared.
+        previous: the policy this one follows.
+        rules: band and simplicity.
+
+    Raises:
+        PolicyError: there are no results, or the race is about a candidate without one.
+    """
+    choices = _with_race_times(results, race)
+    raced = [choice for choice in choices if race is None or choice.candidate in race.rounds]
+    if not raced:
+        raise PolicyError(f"No candidate was measured for {subject.problem}.")
+    judge = _Judge(race, previous.winner.candidate if previous else None, rules or Rules())
+    winner, tied = judge.winner(raced)
+    others = [choice for choice in non_dominated(choices) if choice.candidate != winner.candidate]
+    return Policy(
+        problem=subject.problem,
+        device=subject.device,
+        family=subject.family,
+        mode=subject.mode,
+        ranking=(winner, *others),
+        variants=best_of_each_variant(choices, winner),
+        verdict=judge.verdict(winner, tied, choices),
+        toolchain=dict(subject.toolchain),
+        created=subject.created,
+    )
+
+
+def non_dominated(choices: Sequence[Choice]) -> list[Choice]:
+    """The choices that no other beats or equals in time, workspace, error and determinism at once.
+
+    Sorted by time; of choices equal in all four, the first stays.
+    """
+    kept: list[Choice] = []
+    for choice in sorted(choices, key=_costs):
+        if not any(_at_least_as_good(other, choice) for other in kept):
+            kept.append(choice)
+    return kept
+
+
+def best_of_each_variant(choices: Sequence[Choice], winner: Choice) -> tuple[Choice, ...]:
+    """The fastest choice of every variant, by time; the winner stands for its own variant."""
+    best = {choice.variant: choice for choice in sorted(choices, key=_costs, reverse=True)}
+    best[winner.variant] = winner
+    return tuple(sorted(best.values(), key=_costs))
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Median with a distribution-free interval of at least 95%, from the order statistics.
+
+    The ranks follow from the binomial distribution (W. J. Conover, Practical Nonparametric
+    Statistics, 3.2). Fewer than six values have no such interval, as even their whole range
+    covers less; it is then 0 to infinity.
+    """
+    ordered, outside = sorted(values), _rank(len(values))
+    if not outside:
+        return (median(ordered) if ordered else math.nan), 0.0, math.inf
+    return median(ordered), ordered[outside - 1], ordered[-outside]
+
+
+@lru_cache(maxsize=1024)
+def _rank(count: int) -> int:
+    """The largest k for which at most 2.5% of samples have k or more values below the median."""
+    tail = 0.0
+    for k in range(count):
+        tail += math.comb(count, k) / 2**count
+        if tail > 0.025:
+            return k
+    return 0
+
+
+def _costs(choice: Choice) -> tuple[float, int, float, bool]:
+    return choice.seconds, choice.workspace_bytes, choice.error, not choice.deterministic
+
+
+def _at_least_as_good(one: Choice, other: Choice) -> bool:
+    return all(mine <= theirs for mine, theirs in zip(_costs(one), _costs(other), strict=True))
+
+
+def _with_race_times(results: Sequence[Choice], race: Race | None) -> list[Choice]:
+    """One choice per candidate, the fastest it was seen; raced ones with their race times."""
+    best: dict[Candidate, Choice] = {}
+    for choice in sorted(results, key=_costs, reverse=True):
+        best[choice.candidate] = choice
+    for candidate, times in (race.rounds if race else {}).items():
+        if candidate not in best:
+            raise PolicyError(f"The race has {candidate[0]}, which has no result.")
+        seconds, low, high = median_interval(times)
+        if not low:
+            low, high = min(times), max(times)
+        best[candidate] = replace(
+            best[candidate], seconds=seconds, low=low, high=high, samples=len(times)
+        )
+    return sorted(best.values(), key=_costs)
+
+
+_TIE_REASONS = (
+    "it is deterministic",
+    "it needs less workspace",
+    "it was the policy before",
+    "its declaration is simpler",
+    "its config is the one from before",
+    "its median is the smallest",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """Applies the rules to candidates that were measured."""
+
+    race: Race | None
+    before: Candidate | None
+    rules: Rules
+
+    def winner(self, raced: Sequence[Choice]) -> tuple[Choice, list[Choice]]:
+        """The winner, and all that are within the band of the fastest."""
+        first = min(raced, key=lambda choice: choice.seconds)
+        tied = [choice for choice in raced if self._within_band(choice, first)]
+        return min(tied, key=self._preference), tied
+
+    def verdict(self, winner: Choice, tied: Sequence[Choice], choices: Sequence[Choice]) -> Verdict:
+        rivals = [choice for choice in choices if choice.variant != winner.variant]
+        if not rivals:
+            reason = f"{winner.variant} is the only variant that was measured"
+            return Verdict("single", 0.0, self.rules.band, reason)
+        rival = min(rivals, key=lambda choice: (not self._raced(choice), choice.seconds))
+        fastest = min(rivals, key=lambda choice: choice.seconds)
+        close = [choice for choice in tied if choice.variant != winner.variant]
+        lead = self._ratio(rival, winner) - 1
+        if close:
+            reason = self._tie_reason(winner, min(close, key=self._preference))
+        elif fastest.seconds < winner.seconds:
+            reason = f"{fastest.variant} was measured faster, and was not in the race"
+        else:
+            reason = f"{winner.variant} is faster than {rival.variant} by more than the band"
+            return Verdict("clear", lead, self.rules.band, reason)
+        return Verdict("tie", lead, self.rules.band, reason)
+
+    def _raced(self, choice: Choice) -> bool:
+        return self.race is not None and choice.candidate in self.race.rounds
+
+    def _ratio(self, choice: Choice, winner: Choice) -> float:
+        if self.race is not None and self._raced(choice):
+            return self.race.ratio(choice.candidate, winner.candidate)[0]
+        return choice.seconds / winner.seconds
+
+    def _within_band(self, choice: Choice, first: Choice) -> bool:
+        if choice.candidate == first.candidate:
+            return True
+        if self.race is not None:
+            return self.race.ratio(choice.candidate, first.candidate)[1] <= 1 + self.rules.band
+        return choice.low / first.high <= 1 + self.rules.band
+
+    def _preference(self, choice: Choice) -> tuple[bool, int, bool, float, bool, float]:
+        return (
+            not choice.deterministic,
+            choice.workspace_bytes,
+            self.before is None or choice.variant != self.before[0],
+            self.rules.simplicity.get(choice.variant, math.inf),
+            choice.candidate != self.before,
+            choice.seconds,
+        )
+
+    def _tie_reason(self, winner: Choice, other: Choice) -> str:
+        pairs = zip(self._preference(winner), self._preference(other), strict=True)
+        decided = next((number for number, (a, b) in enumerate(pairs) if a != b), -1)
+        return f"{winner.variant} and {other.variant} are within the band; {_TIE_REASONS[decided]}"
