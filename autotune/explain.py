@@ -1,0 +1,107 @@
+"""Why dispatch answers as it does, in words; pure functions over what was resolved."""
+
+from __future__ import annotations
+
+from autotune import units
+from autotune.device import Device
+from autotune.model.problem import Config, Problem
+from autotune.model.variant import Variant
+from autotune.spelling import short_problem, tune_command
+from autotune_policies import Near, Policy, Request, Resolution, Snapshot, nearest
+
+_GROUNDS = {
+    "pinned": "pinned by you",
+    "tuned": "measured for exactly this problem on this device",
+    "interpolated": "interpolated between sizes that were measured on this device",
+    "family": "taken from a device of the same family",
+}
+
+
+def explain_resolution(problem: Problem, device: Device, resolution: Resolution) -> str:
+    """What was chosen from the policies, on what evidence, and what was passed over."""
+    choice, policy = resolution.choice, resolution.policy
+    config = "" if resolution.config is None else f" [{Config(dict(resolution.config))}]"
+    grounds = _GROUNDS.get(str(resolution.origin), str(resolution.origin))
+    lines = [_subject(problem, device), f"{resolution.variant}{config}: {grounds}"]
+    if choice is not None:
+        interval = f"95% interval {units.seconds(choice.low)} to {units.seconds(choice.high)}"
+        measured = f"{units.seconds(choice.seconds)} ({interval}, {choice.samples} samples)"
+        lines.append(_where(measured, policy, resolution.origin))
+    if policy is not None:
+        if resolution.origin in ("tuned", "pinned"):
+            lines.append(verdict_text(policy))
+        lines.append(f"measured {policy.created[:10]}, {policy.mode} cache, {policy.origin}")
+    return "\n".join([*lines, *(f"note: {note}" for note in resolution.notes)])
+
+
+def _where(measured: str, policy: Policy | None, origin: str | None) -> str:
+    if policy is None or origin in ("tuned", "pinned"):
+        return measured
+    place = f" on {policy.device}" if origin == "family" else ""
+    return f"nearest measurement: {measured} at {policy.problem}{place}"
+
+
+def verdict_text(policy: Policy) -> str:
+    """How sure the winner of a policy is: clear, a tie, or the only one."""
+    verdict = policy.verdict
+    if verdict.kind == "single":
+        return f"no other variant was measured: {verdict.reason}"
+    if verdict.kind == "tie":
+        return f"a tie within {100 * verdict.band:g}%: {verdict.reason}"
+    return f"the next variant takes {units.longer(verdict.lead)}: {verdict.reason}"
+
+
+def explain_default(
+    problem: Problem, device: Device, variant: Variant, seconds: float, considered: int
+) -> str:
+    """A choice by prediction: nothing was measured that applies."""
+    among = f"the least predicted time among {units.number(considered, 'default config')}"
+    return "\n".join(
+        (
+            _subject(problem, device),
+            f"{variant.name}: predicted, nothing measured applies; {among}",
+            f"the prediction orders variants ({units.seconds(seconds)} for this one) and is no "
+            "measurement",
+            f"measure it: {tune_command(problem)}",
+        )
+    )
+
+
+def explain_reference(problem: Problem, device: Device) -> str:
+    """No variant can serve: the operation's own reference does."""
+    return "\n".join(
+        (
+            _subject(problem, device),
+            f"reference: no variant of {problem.operation.name} can run this problem here, so its "
+            "float64 reference does",
+            f"why not: autotune variants {tune_command(problem).split(' ', 2)[2]}",
+        )
+    )
+
+
+def miss_message(
+    problem: Problem,
+    device: Device,
+    resolution: Resolution,
+    snapshot: Snapshot,
+    *,
+    mode: str = "cold",
+) -> str:
+    """One message for a key that was missed: the key, the nearest entries, and what to run."""
+    request = Request(problem.key, device.identity, device.family, mode, problem.operation.axes)
+    found = nearest(snapshot, request, limit=2)
+    parts = [f"nothing measured applies to {short_problem(problem)} on {device.identity}"]
+    parts += [f"{skipped.variant}: {skipped.reason}" for skipped in resolution.skipped[:2]]
+    parts += [f"nearest is {near_text(near)}" for near in found]
+    if not found:
+        parts.append(f"no policy of {problem.operation.name} is cached")
+    return f"{'; '.join(parts)}. Measure it: {tune_command(problem, mode=mode)}"
+
+
+def near_text(near: Near) -> str:
+    """One cached entry, and which of its fields differ from what was asked (entry -> asked)."""
+    return f"{near.policy.problem} ({'; '.join(near.differs)})"
+
+
+def _subject(problem: Problem, device: Device) -> str:
+    return f"{short_problem(problem)} on {device.label} ({device.identity})"

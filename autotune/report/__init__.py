@@ -1,0 +1,1 @@
+"""What the program shows: blocks of text for people, plain documents for programs."""

@@ -1,0 +1,121 @@
+"""Blocks of a report, and their rendering by rich: paragraphs, facts, tables, commands to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+WIDTH = 80
+"""Columns of a report that goes into a pipe or a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A line that starts a part of the report."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """A line to copy: never wrapped."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names and values, aligned; a name may repeat as "" to add a line to the one above."""
+
+    rows: tuple[tuple[str, str], ...]
+    indent: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under titles; a title that starts with ">" belongs to a column of numbers."""
+
+    titles: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    indent: int = 2
+
+
+Block = str | Heading | Verbatim | Facts | Table
+"""A plain string is a paragraph, wrapped between words; an empty one is an empty line."""
+
+
+def render(blocks: Iterable[Block], stream: TextIO, *, width: int | None = None) -> None:
+    """Write blocks to a stream; colour and the terminal's width only when it is a terminal."""
+    from rich.console import Console
+
+    console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    for block in blocks:
+        _print(console, block)
+
+
+def to_text(blocks: Iterable[Block], *, width: int = WIDTH) -> str:
+    """The blocks as plain text."""
+    stream = StringIO()
+    render(blocks, stream, width=width)
+    return stream.getvalue()
+
+
+def _print(console: Console, block: Block) -> None:
+    if isinstance(block, Heading):
+        console.print(block.text, style="bold", overflow="fold")
+    elif isinstance(block, Verbatim):
+        console.print(block.text, soft_wrap=True)
+    elif isinstance(block, Facts):
+        console.print(_grid(block))
+    elif isinstance(block, Table):
+        console.print(_table(block))
+    else:
+        _paragraph(console, block)
+
+
+def _paragraph(console: Console, text: str) -> None:
+    """Wrap between words; continuation lines keep the indentation of the first."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    body = text.lstrip(" ")
+    console.print(Padding(Text(body, overflow="fold"), (0, 0, 0, len(text) - len(body))))
+
+
+def _grid(facts: Facts) -> RichTable:
+    from rich.table import Table as RichTable
+
+    grid = RichTable.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in facts.rows:
+        grid.add_row(" " * facts.indent + name, value)
+    return grid
+
+
+def _table(table: Table) -> RichTable:
+    from rich.table import Table as RichTable
+
+    shown = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for index, title in enumerate(table.titles):
+        indent = " " * table.indent if index == 0 else ""
+        right = title.startswith(">")
+        shown.add_column(
+            indent + title.lstrip(">"),
+            justify="right" if right else "left",
+            no_wrap=right,
+            overflow="fold",
+        )
+    for row in table.rows:
+        shown.add_row(*_indented(row, table.indent))
+    return shown
+
+
+def _indented(row: Sequence[str], indent: int) -> tuple[str, ...]:
+    return (" " * indent + row[0], *row[1:])

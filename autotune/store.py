@@ -1,0 +1,84 @@
+"""The one place where the engine meets the tuning database: opening it, and reading policies."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from autotune.errors import StoreUnavailableError
+from autotune.settings import settings
+from autotune_policies import Snapshot, load_shipped, snapshot_of
+from autotune_tuning_db import StoreError
+
+if TYPE_CHECKING:
+    from autotune_tuning_db import Store
+
+log = logging.getLogger("autotune")
+
+_lock = threading.Lock()
+_reader: Store | None = None
+_said: set[str] = set()
+
+
+def open_tuning_db(*, readonly: bool = False) -> Store:
+    """The tuning database of the settings in force; created when missing, unless `readonly`.
+
+    Raises StoreUnavailableError, in one sentence with the file and the remedy, when it cannot be
+    used.
+    """
+    from autotune_tuning_db import open_store
+
+    try:
+        return open_store(settings().database, readonly=readonly)
+    except StoreError as error:
+        raise StoreUnavailableError(str(error)) from error
+
+
+def load_snapshot() -> tuple[Snapshot, int | None]:
+    """Everything to dispatch from, and the store's generation when it was read; never raises.
+
+    A store that does not exist yet has no policies. One that cannot be used counts as empty and
+    is named in one warning of the process, with the remedy. The shipped policies are always there.
+    """
+    shipped, notes = load_shipped()
+    snapshot, number = Snapshot(tuple(shipped)), None
+    try:
+        if settings().database.exists():
+            # The generation first: a write in between shows as a change at the next look.
+            store = _shared_reader()
+            number = store.generation()
+            snapshot = snapshot_of(store.policies(), store.pins(), shipped)
+    except Exception as error:
+        _say_once(f"{error} Until then nothing that was tuned is used.")
+    for note in (*notes, *snapshot.notes):
+        _say_once(note)
+    return snapshot, number
+
+
+def generation() -> int | None:
+    """A number that moves on with every change of a policy or pin; None without a usable store."""
+    try:
+        return _shared_reader().generation() if settings().database.exists() else None
+    except Exception:
+        return None
+
+
+def _shared_reader() -> Store:
+    """A connection for reading that stays open: looking at the generation takes microseconds."""
+    from autotune_tuning_db import open_store
+
+    global _reader
+    path = settings().database.resolve()
+    with _lock:
+        if _reader is None or _reader.path != path:
+            if _reader is not None:
+                _reader.close()
+            _reader = open_store(path, readonly=True)
+        return _reader
+
+
+def _say_once(message: str) -> None:
+    if message not in _said:
+        _said.add(message)
+        log.warning("%s", message)
