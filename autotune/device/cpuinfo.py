@@ -14,7 +14,7 @@ from autotune.device.sysfs import read_text
 VECTOR_FLAGS = frozenset(
     {"sse4_2", "avx", "avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512_vnni"}
     | {"avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16"}
-    | {"neon", "asimd", "asimdhp", "sve", "sve2", "altivec", "vsx", "vx", "v"}
+    | {"neon", "asimd", "asimdhp", "sve", "sve2", "altivec", "vsx", "vx"}
 )
 
 _VENDORS = {
