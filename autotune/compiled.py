@@ -1,0 +1,137 @@
+"""Keeps numba's compiled code on disk, under the fingerprint of everything it was compiled from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import warnings
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from autotune.fingerprint import code_fingerprint
+from autotune.reach import Reach
+from autotune.settings import settings
+
+KEPT = 400
+"""Fingerprints kept on disk; a fingerprint takes a few hundred kilobytes."""
+
+_lock = threading.RLock()
+_warned = False
+
+
+def keep_compiled(found: Reach) -> None:
+    """Let the numba functions of a walk load from and save to this project's cache.
+
+    Numba's own cache (`cache=True`) checks only the file that a function is in, so an edited
+    helper in another file goes unseen; here the directory is named after the function and all it
+    calls. A function's own `cache=True` is redirected as well. Functions called only by others
+    are part of their callers' code and need no file of their own. A cache that cannot be used
+    costs one warning and a compilation in each process.
+    """
+    with _lock:
+        for entry in found.entries:
+            if not isinstance(entry._cache, _Forgiving):
+                _redirect(entry, code_fingerprint(entry))
+        for dispatcher in found.dispatchers:
+            if dispatcher not in found.entries:
+                _take_out(dispatcher)
+
+
+def _redirect(dispatcher: Any, fingerprint: str) -> None:
+    config: Any = import_module("numba").config
+    directory = _directory(fingerprint)
+    if directory is None:
+        _take_out(dispatcher)
+        return
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(directory)
+    try:
+        dispatcher.enable_caching()
+    except RuntimeError:  # a function without a source file
+        _take_out(dispatcher)
+        return
+    finally:
+        config.CACHE_DIR = before
+    if Path(dispatcher._cache.cache_path).is_relative_to(directory):
+        dispatcher._cache = _Forgiving(dispatcher._cache)
+        _discard_loaded(dispatcher)
+    else:
+        _take_out(dispatcher)
+
+
+def _take_out(dispatcher: Any) -> None:
+    """Without a cache of its own; what came from one may be stale and is compiled again."""
+    from numba.core.caching import NullCache
+
+    if not isinstance(dispatcher._cache, NullCache | _Forgiving):
+        dispatcher._cache = NullCache()
+        _discard_loaded(dispatcher)
+
+
+def _discard_loaded(dispatcher: Any) -> None:
+    if dispatcher._cache_hits:
+        dispatcher._cache_hits.clear()
+        dispatcher.recompile()
+
+
+class _Forgiving:
+    """A numba cache whose failures (full disk, corrupt file) cost a compilation, not the call."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        try:
+            return self._cache.load_overload(signature, context)
+        except Exception as error:
+            _warn(f"cannot read compiled code from {self._cache.cache_path} ({_text(error)})")
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        try:
+            self._cache.save_overload(signature, data)
+        except Exception as error:
+            _warn(f"cannot keep compiled code in {self._cache.cache_path} ({_text(error)})")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+
+def _directory(fingerprint: str) -> Path | None:
+    """The directory of a fingerprint, made and writable, or None after a warning."""
+    root = settings().cache / "numba"
+    directory = root / fingerprint
+    try:
+        fresh = not directory.exists()
+        directory.mkdir(parents=True, exist_ok=True)
+        if not os.access(directory, os.W_OK):
+            raise PermissionError(f"{directory} is not writable")
+        if fresh:
+            _prune(root)
+        else:
+            os.utime(directory)
+    except OSError as error:
+        _warn(f"cannot keep compiled code in {root} ({_text(error)})")
+        return None
+    return directory
+
+
+def _prune(root: Path) -> None:
+    """Remove the fingerprints that were not used for longest."""
+    kept = sorted(root.iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
+    for old in kept[KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _warn(message: str) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        remedy = "set AUTOTUNE_HOME to a directory that can be written"
+        warnings.warn(f"{message}; kernels are compiled in each process: {remedy}.", stacklevel=2)

@@ -1,0 +1,152 @@
+"""Executable: a candidate built for a problem on this machine, ready to be called many times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import Any
+
+from autotune.arrays import Array, empty_aligned
+from autotune.compiled import keep_compiled
+from autotune.device import CpuDevice
+from autotune.device.placement import place
+from autotune.device.threads import Scope, ThreadRecord, ThreadSettings, prepare
+from autotune.errors import DeclarationError
+from autotune.model import Config, Operation, Problem, Variant
+from autotune.model.traits import intermediate_shapes
+from autotune.reach import reach
+
+Call = Callable[..., Any]
+
+_KEPT_SETS = 8
+
+
+class Executable:
+    """A built candidate.
+
+    `executable(*inputs, *outputs, *scalars)` runs it with its own threads and placement and
+    returns the tuple of the operation's outputs, in declared order: the arrays that were passed
+    (inputs that are updated in place included) or, when a variant returns its outputs and none
+    were passed, new ones. Safe to call from several threads at once.
+
+    `call` is the same without that tuple: it takes the outputs only if `takes_outputs`, and
+    returns what the kernel returns.
+
+    Raises whatever the variant's builder raises, ValueError or OSError when this machine cannot
+    give it the threads or the placement of its config.
+    """
+
+    def __init__(
+        self, variant: Variant, problem: Problem, config: Mapping[str, Any], device: Any
+    ) -> None:
+        self.variant, self.problem, self.config = variant, problem, Config(dict(config))
+        self.takes_outputs = not variant.returns
+        found = reach(variant)
+        keep_compiled(found)
+        run = variant.build(problem, self.config)
+        built = reach(run, homes=found.homes)
+        keep_compiled(built)
+        settings = thread_settings(
+            variant, self.config, device, numba=found.parallel or built.parallel
+        )
+        self._scope = prepare(settings) if settings is not None else None
+        self.call = self._bind(run)
+        self._outputs = _output_getter(problem.operation)
+
+    def __call__(self, *arguments: Any) -> tuple[Any, ...]:
+        if self.takes_outputs:
+            self.call(*arguments)
+            return self._outputs(arguments)
+        return self._call_returning(arguments)
+
+    def thread_record(self) -> ThreadRecord | None:
+        """Where its threads run, by asking them; None when it has no say in that."""
+        return self._scope.record() if self._scope is not None else None
+
+    def _bind(self, run: Call) -> Call:
+        shapes = intermediate_shapes(self.variant, self.problem, self.config)
+        call = run
+        if shapes:
+            arrays = len(self.problem.operation.inputs)
+            if self.takes_outputs:
+                arrays += len(self.problem.operation.fresh_outputs)
+            call = _with_intermediates(call, arrays, shapes)
+        return _within(self._scope, call) if self._scope is not None else call
+
+    def _call_returning(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Call a variant that returns its outputs; copy them into the arrays given, if any."""
+        operation = self.problem.operation
+        inputs, scalars = len(operation.inputs), len(operation.scalars)
+        given = arguments[inputs : len(arguments) - scalars]
+        fresh = self.returned(self.call(*arguments[:inputs], *arguments[inputs + len(given) :]))
+        for target, result in zip(given, fresh, strict=False):
+            target[...] = result
+        return self._outputs((*arguments[:inputs], *(given or fresh)))
+
+    def returned(self, value: Any) -> tuple[Any, ...]:
+        """What a variant that returns its outputs returned, as a tuple of the right length."""
+        operation = self.problem.operation
+        fresh = tuple(value) if isinstance(value, tuple | list) else (value,)
+        if len(fresh) != len(operation.fresh_outputs):
+            raise DeclarationError(
+                f"variant {operation.name}/{self.variant.name} returned {len(fresh)} arrays; "
+                f"the operation has {len(operation.fresh_outputs)} outputs."
+            )
+        return fresh
+
+
+def _output_getter(operation: Operation) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """From (inputs, fresh outputs, ...) the outputs in declared order."""
+    names = [tensor.name for tensor in (*operation.inputs, *operation.fresh_outputs)]
+    positions = [names.index(tensor.name) for tensor in operation.outputs]
+    first, last = positions[0], positions[-1]
+    if positions == list(range(first, last + 1)):
+        return itemgetter(slice(first, last + 1))
+    return itemgetter(*positions)
+
+
+def thread_settings(
+    variant: Variant, config: Mapping[str, Any], device: Any, *, numba: bool
+) -> ThreadSettings | None:
+    """What a candidate's threads run with, or None when its declaration leaves them alone."""
+    if not isinstance(device, CpuDevice) or ("threads" not in config and variant.blas is None):
+        return None
+    threads = int(config.get("threads", 1))
+    cpus = place(device.topology, threads, str(config.get("placement", "free")))
+    return ThreadSettings(threads, cpus, variant.blas, numba)
+
+
+def _within(scope: Scope, call: Call) -> Call:
+    enter, leave = scope.enter, scope.exit
+
+    def run_within(*arguments: Any) -> Any:
+        enter()
+        try:
+            return call(*arguments)
+        finally:
+            leave()
+
+    return run_within
+
+
+def _with_intermediates(
+    call: Call, arrays: int, shapes: tuple[tuple[tuple[int, ...], str], ...]
+) -> Call:
+    """Pass temporary arrays after the first `arrays` arguments, from a pool of sets.
+
+    Taking from and giving back to a list are atomic, so that two calls at once get two sets.
+    """
+    pool: list[tuple[Array, ...]] = []
+
+    def run_with(*arguments: Any) -> Any:
+        try:
+            temporaries = pool.pop()
+        except IndexError:
+            temporaries = tuple([empty_aligned(shape, dtype) for shape, dtype in shapes])
+        try:
+            return call(*arguments[:arrays], *temporaries, *arguments[arrays:])
+        finally:
+            if len(pool) < _KEPT_SETS:
+                pool.append(temporaries)
+
+    return run_with

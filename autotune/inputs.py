@@ -1,0 +1,169 @@
+"""The arrays a candidate is checked and timed on: random, aligned, guarded, restorable."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autotune.arrays import Array, Guarded, poison
+from autotune.errors import DeclarationError
+from autotune.model import Problem, Tensor
+
+_CHUNK = 1 << 20
+_INTEGERS = (-8, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """Inputs, outputs and scalars of one problem, ready to be passed to a candidate."""
+
+    problem: Problem
+    seed: int
+    inputs: tuple[Guarded, ...]
+    fresh: tuple[Guarded, ...]
+    scalars: tuple[float, ...]
+    _pristine: dict[int, Array]
+    _checksums: dict[int, int]
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """Inputs, fresh outputs and scalars, in the order in which they are passed."""
+        return (*self.input_arrays, *(each.array for each in self.fresh), *self.scalars)
+
+    @property
+    def input_arrays(self) -> tuple[Array, ...]:
+        """The inputs in declared order."""
+        return tuple(each.array for each in self.inputs)
+
+    @property
+    def output_arrays(self) -> tuple[Array, ...]:
+        """The outputs in declared order; an updated input is one of them."""
+        operation = self.problem.operation
+        named = dict(zip((t.name for t in operation.inputs), self.input_arrays, strict=True))
+        fresh = zip((t.name for t in operation.fresh_outputs), self.fresh, strict=True)
+        named |= {name: each.array for name, each in fresh}
+        return tuple(named[tensor.name] for tensor in operation.outputs)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(each.array.nbytes for each in (*self.inputs, *self.fresh))
+
+    def reset(self) -> None:
+        """Poison the outputs and restore the inputs that the operation updates."""
+        for each in self.fresh:
+            poison(each.array)
+        for position, original in self._pristine.items():
+            self.inputs[position].array[...] = original
+
+    def damage(self) -> str | None:
+        """What a candidate changed that it must not have, as a clause; or None."""
+        operation = self.problem.operation
+        names = (*operation.inputs, *operation.fresh_outputs)
+        for tensor, each in zip(names, (*self.inputs, *self.fresh), strict=True):
+            if not each.intact():
+                return f"wrote outside of {tensor.name}"
+        for position, checksum in self._checksums.items():
+            if _checksum(self.inputs[position].array) != checksum:
+                return f"changed its input {operation.inputs[position].name}"
+        return None
+
+
+def make_buffers(problem: Problem, seed: int = 0) -> Buffers:
+    """Buffers with standard-normal inputs (or `sample`'s), outputs poisoned.
+
+    The same seed gives the same values, whatever the number of CPUs. `sample(problem, rng)`
+    returns the inputs in declared order, in any floating dtype. Integer inputs are uniform in
+    -8 ... 8. Memory: the inputs, the outputs, and a copy of each input that is updated in place.
+    """
+    operation = problem.operation
+    strided = problem.layout == "strided"
+    inputs = tuple(_guarded(problem, tensor, strided) for tensor in operation.inputs)
+    seeds = np.random.SeedSequence(seed).spawn(len(inputs) + 1)
+    if operation.sample is not None:
+        _fill_from_sample(problem, inputs, np.random.default_rng(seeds[-1]))
+    else:
+        for each, sequence in zip(inputs, seeds[:-1], strict=True):
+            _fill(each.array, sequence)
+    updated = operation.updated
+    positions = {t.name: position for position, t in enumerate(operation.inputs)}
+    buffers = Buffers(
+        problem=problem,
+        seed=seed,
+        inputs=inputs,
+        fresh=tuple(_guarded(problem, tensor, False) for tensor in operation.fresh_outputs),
+        scalars=problem.scalars(),
+        _pristine={positions[name]: inputs[positions[name]].array.copy() for name in updated},
+        _checksums={
+            position: _checksum(inputs[position].array)
+            for name, position in positions.items()
+            if name not in updated
+        },
+    )
+    buffers.reset()
+    return buffers
+
+
+def _guarded(problem: Problem, tensor: Tensor, strided: bool) -> Guarded:
+    dtype = np.dtype(tensor.dtype or problem.dtype)
+    return Guarded.empty(tensor.shape(problem.sizes), dtype, strided=strided)
+
+
+def _fill_from_sample(
+    problem: Problem, inputs: tuple[Guarded, ...], rng: np.random.Generator
+) -> None:
+    operation = problem.operation
+    assert operation.sample is not None
+    given = operation.sample(problem, rng)
+    given = given if isinstance(given, tuple | list) else (given,)
+    if len(given) != len(inputs):
+        raise DeclarationError(
+            f"operation {operation.name}: sample gave {len(given)} arrays for {len(inputs)} inputs."
+        )
+    for tensor, each, values in zip(operation.inputs, inputs, given, strict=True):
+        if np.shape(values) != each.array.shape:
+            raise DeclarationError(
+                f"operation {operation.name}: sample gave {tensor} the shape {np.shape(values)}, "
+                f"expected {each.array.shape}."
+            )
+        each.array[...] = values
+
+
+def _fill(array: Array, sequence: np.random.SeedSequence) -> None:
+    """Random values in chunks of fixed size, each with its own stream, by several threads."""
+    flat = array.reshape(-1) if array.flags.c_contiguous else np.empty(array.size, array.dtype)
+    starts = range(0, flat.size, _CHUNK)
+    streams = sequence.spawn(len(starts))
+
+    def fill_chunk(number: int) -> None:
+        rng = np.random.Generator(np.random.SFC64(streams[number]))
+        part = flat[starts[number] : starts[number] + _CHUNK]
+        if part.dtype in (np.float32, np.float64):
+            rng.standard_normal(dtype=part.dtype, out=part)
+        elif np.issubdtype(part.dtype, np.integer):
+            part[...] = rng.integers(*_INTEGERS, size=part.size).clip(np.iinfo(part.dtype).min)
+        else:
+            part[...] = rng.standard_normal(part.size, dtype=np.float32)
+
+    with ThreadPoolExecutor(_allowed_cpus()) as pool:
+        list(pool.map(fill_chunk, range(len(starts))))
+    if not array.flags.c_contiguous:
+        array[...] = flat.reshape(array.shape)
+
+
+def _allowed_cpus() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _checksum(array: Array) -> int:
+    """CRC of the elements in memory order; the guards see to the gaps."""
+    order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+    packed = np.ascontiguousarray(array.transpose(order))
+    return zlib.crc32(packed.reshape(-1).view(np.uint8).data)
