@@ -6,7 +6,7 @@ from autotune import units
 from autotune.device import Device
 from autotune.model.problem import Config, Problem
 from autotune.model.variant import Variant
-from autotune.spelling import short_problem, tune_command
+from autotune.spelling import problem_options, short_problem, tune_command
 from autotune_policies import Near, Policy, Request, Resolution, Snapshot, nearest
 
 _GROUNDS = {
@@ -74,7 +74,7 @@ def explain_reference(problem: Problem, device: Device) -> str:
             _subject(problem, device),
             f"reference: no variant of {problem.operation.name} can run this problem here, so its "
             "float64 reference does",
-            f"why not: autotune variants {tune_command(problem).split(' ', 2)[2]}",
+            f"why not: autotune variants {problem.operation.name} {problem_options(problem)}",
         )
     )
 

@@ -117,20 +117,23 @@ def short_problem(problem: Problem) -> str:
     return " ".join(part for part in parts if part)
 
 
-def tune_command(problem: Problem, *, mode: str = "cold", device: str | None = None) -> str:
-    """The command that measures this problem."""
+def problem_options(problem: Problem) -> str:
+    """The options of the command line that name this problem."""
     operation = problem.operation
     shape = short_shape(operation, problem.sizes)
-    words = ["autotune tune", operation.name, f"--shape {shape}" if shape else ""]
-    words += [f"--dtype {problem.dtype}"]
-    words += [
-        f"--set {n}={str(v).lower()}"
-        for n, v in problem.flags.items()
-        if v != operation.flags.get(n)
-    ]
-    words += ["--mode hot"] if mode == "hot" else []
-    words += [f"--device {device}"] if device else []
-    return " ".join(word for word in words if word)
+    words = [f"--shape {shape}"] if shape else []
+    words.append(f"--dtype {problem.dtype}")
+    for name, value in problem.flags.items():
+        if value != operation.flags.get(name):
+            shown = str(value).lower() if isinstance(value, bool) else value
+            words.append(f"--set {name}={shown}")
+    return " ".join(words)
+
+
+def tune_command(problem: Problem, *, mode: str = "cold") -> str:
+    """The command that measures this problem."""
+    hot = " --mode hot" if mode == "hot" else ""
+    return f"autotune tune {problem.operation.name} {problem_options(problem)}{hot}"
 
 
 def dispatch_call(problem: Problem, *, mode: str = "cold") -> str:

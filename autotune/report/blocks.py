@@ -54,16 +54,31 @@ def render(blocks: Iterable[Block], stream: TextIO, *, width: int | None = None)
     """Write blocks to a stream; colour and the terminal's width only when it is a terminal."""
     from rich.console import Console
 
+    if not stream.isatty():
+        stream.write(to_text(blocks, width=width or WIDTH))
+        return
     console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
     for block in blocks:
         _print(console, block)
 
 
 def to_text(blocks: Iterable[Block], *, width: int = WIDTH) -> str:
-    """The blocks as plain text."""
-    stream = StringIO()
-    render(blocks, stream, width=width)
-    return stream.getvalue()
+    """The blocks as plain text, without spaces at the ends of lines."""
+    from rich.console import Console
+
+    plain = Console(
+        file=StringIO(),
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        force_terminal=False,
+        no_color=True,
+    )
+    with plain.capture() as captured:
+        for block in blocks:
+            _print(plain, block)
+    return "".join(line.rstrip() + "\n" for line in captured.get().splitlines())
 
 
 def _print(console: Console, block: Block) -> None:

@@ -1,0 +1,53 @@
+"""`autotune export`, `import` and `path`: where results live, and carrying them elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune.cli.answer import Answer, answers
+from autotune.cli.options import AsJson, Operation
+
+Target = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The JSON file to write.", show_default=False)
+]
+Source = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="What `autotune export` wrote.", show_default=False),
+]
+
+
+@answers
+def export(file: Target, operation: Operation = None, as_json: AsJson = False) -> Answer:
+    """Write what was measured to a JSON file. Leave OP out for everything."""
+    from autotune.exchange import export_file
+    from autotune.report.exchange import export_blocks
+
+    counts = export_file(file, operation)
+    return Answer(export_blocks(file, counts), {"file": file, "rows": counts})
+
+
+@answers
+def import_(file: Source, as_json: AsJson = False) -> Answer:
+    """Add what another machine exported. Nothing newer here is replaced.
+
+    Policies of other devices are kept and shown as foreign; they serve only those devices.
+    Importing a file again adds nothing.
+    """
+    from autotune.exchange import import_file
+    from autotune.report.exchange import import_blocks
+
+    report = import_file(file)
+    return Answer(import_blocks(file, report), report)
+
+
+@answers
+def path(as_json: AsJson = False) -> Answer:
+    """Say where data lives: database, compiled kernels, and what moves them."""
+    from autotune.report.exchange import places_blocks, places_document
+    from autotune.settings import settings
+
+    document = places_document(settings())
+    return Answer(places_blocks(document), document)

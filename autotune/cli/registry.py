@@ -1,0 +1,51 @@
+"""`autotune variants` and `autotune devices`: what there is to choose from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune.cli.answer import Answer, answers
+from autotune.cli.options import AsJson, DeviceName, Dtypes, Flags, Operation, Plugins, Shapes
+
+
+@answers
+def variants(
+    operation: Operation = None,
+    shape: Shapes = None,
+    dtype: Dtypes = None,
+    flags: Flags = None,
+    device: DeviceName = None,
+    plugin: Plugins = None,
+    as_json: AsJson = False,
+) -> Answer:
+    """List operations and variants: passes, tunables, derived traits, and where each can run."""
+    from autotune.cli.selection import find_operation, load_registry, one_problem
+    from autotune.device import find_device
+    from autotune.errors import UserError
+    from autotune.registry import registry
+    from autotune.report import variants as report
+
+    load_registry(plugin)
+    machine = find_device(device)
+    if operation is None and shape:
+        raise UserError("--shape needs an operation: autotune variants OP --shape ...")
+    chosen = [find_operation(operation)] if operation else registry.operations()
+    problem = one_problem(chosen[0], shape, dtype, flags) if shape else None
+    documents: list[dict[str, Any]] = []
+    for each in chosen:
+        found = [report.variant_document(v, machine, problem) for v in registry.variants(each)]
+        documents.append(report.operation_document(each) | {"variants": found})
+    if operation is None:
+        return Answer(report.overview_blocks(documents), documents)
+    blocks = report.detail_blocks(documents[0])
+    return Answer([*blocks, "", report.at_problem(problem)] if problem else blocks, documents)
+
+
+@answers
+def devices(as_json: AsJson = False) -> Answer:
+    """List this machine's devices: identity, sockets, NUMA nodes, cores, caches, limits."""
+    from autotune.device import local_devices
+    from autotune.report.devices import device_blocks, device_document
+
+    found = local_devices()
+    return Answer(device_blocks(found), [device_document(device) for device in found])

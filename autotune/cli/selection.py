@@ -1,0 +1,102 @@
+"""From the words of a command line to operations, problems and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autotune.errors import UserError
+from autotune.model.operation import Operation
+from autotune.model.problem import Problem
+from autotune.spelling import parse_settings, parse_shapes
+
+
+def load_registry(plugins: Sequence[str] | None) -> None:
+    """Load the installed plugins, then the files named by `--plugin`."""
+    from autotune.plugins import load_file, load_plugins
+
+    load_plugins()
+    for file in plugins or ():
+        load_file(file)
+
+
+def find_operation(name: str) -> Operation:
+    """The registered operation; UnknownNameError with the nearest spelling."""
+    from autotune.registry import registry
+
+    return registry.operation(name)
+
+
+def chosen_problems(
+    operation: Operation,
+    shapes: Sequence[str] | None,
+    dtypes: Sequence[str] | None,
+    settings: Sequence[str] | None,
+) -> list[Problem]:
+    """Every problem that the options name: all shapes times all dtypes (default: the first)."""
+    flags = flag_values(operation, settings)
+    sizes = [each for text in shapes or () for each in parse_shapes(operation, text)]
+    names = split_names(dtypes) or [operation.dtypes[0]]
+    found = [Problem.of(operation, each, dtype, **flags) for each in sizes for dtype in names]
+    return list(dict.fromkeys(found))
+
+
+def one_problem(
+    operation: Operation,
+    shapes: Sequence[str] | None,
+    dtypes: Sequence[str] | None,
+    settings: Sequence[str] | None,
+) -> Problem:
+    """The one problem that the options name; UserError when it is none or several."""
+    if not shapes:
+        raise UserError(f"give the sizes of {operation.name}: --shape {example_shape(operation)}.")
+    found = chosen_problems(operation, shapes, dtypes, settings)
+    if len(found) != 1:
+        raise UserError(f"this asks about one problem, and the options name {len(found)}.")
+    return found[0]
+
+
+def scope(
+    operation: Operation,
+    shapes: Sequence[str] | None,
+    dtypes: Sequence[str] | None,
+    settings: Sequence[str] | None,
+) -> Problem | None:
+    """The one problem that the options name, or None for the whole operation."""
+    if not shapes and (dtypes or settings):
+        raise UserError("--dtype and --set name a problem only together with --shape.")
+    return one_problem(operation, shapes, dtypes, settings) if shapes else None
+
+
+def example_shape(operation: Operation) -> str:
+    """How a shape of the operation is written."""
+    return ",".join(f"{dim}=..." for dim in operation.shape or operation.dims)
+
+
+def flag_values(operation: Operation, settings: Sequence[str] | None) -> dict[str, Any]:
+    """The values of `--set`, each of its flag's type."""
+    given = parse_settings(tuple(settings or ()))
+    for name, value in given.items():
+        if name in operation.scalars:
+            raise UserError(
+                f"{name} is an argument of the call, not a part of the problem; leave --set "
+                f"{name}={value} out."
+            )
+        default = operation.flags.get(name)
+        if name in operation.flags and not _fits(value, default):
+            kind = "true or false" if isinstance(default, bool) else type(default).__name__
+            raise UserError(f"flag {name} of {operation.name} takes {kind}, not {value!r}.")
+    return {name: value for name, value in operation.check_flags(given) if name in given}
+
+
+def _fits(value: Any, default: Any) -> bool:
+    if isinstance(default, bool):
+        return isinstance(value, bool) or value in (0, 1)
+    if isinstance(default, int | float):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return True
+
+
+def split_names(texts: Sequence[str] | None) -> list[str]:
+    """Names given by repeating an option, by commas, or both."""
+    return [part.strip() for text in texts or () for part in text.split(",") if part.strip()]

@@ -1,0 +1,91 @@
+"""Carrying results to another machine, checked against what this one is and has registered."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import UnknownNameError, UserError
+from autotune.store import open_tuning_db
+from autotune_policies import row_problem
+from autotune_tuning_db import ExchangeError, ImportReport, StoreError
+
+
+def export_file(target: Path, operation: str | None = None) -> dict[str, int]:
+    """Write the store, or what it has of one operation, as JSON; the rows of each kind.
+
+    Raises UserError when `target` is a file that is no export, StoreUnavailableError when there
+    is nothing to export, UnknownNameError for an operation that was never measured.
+    """
+    _refuse_to_overwrite(target)
+    try:
+        with open_tuning_db(readonly=True) as store:
+            if operation is None:
+                return store.export_file(target)
+            with tempfile.TemporaryDirectory() as folder:
+                whole = Path(folder) / "whole.json"
+                store.export_file(whole)
+                document = _only(json.loads(whole.read_text()), operation)
+    except StoreError as error:
+        raise UserError(str(error)) from error
+    _write(document, target)
+    return {name: len(rows) for name, rows in document.items() if isinstance(rows, list)}
+
+
+def import_file(file: Path) -> ImportReport:
+    """Add what an export has and this machine has not, all or nothing.
+
+    Raises UserError when the file is no complete export; then nothing was changed.
+    """
+    from autotune.device import local_devices
+
+    local = [device.identity for device in local_devices()]
+    try:
+        with open_tuning_db() as store:
+            return store.import_file(file, local_devices=local, check=row_problem)
+    except ExchangeError as error:
+        raise UserError(str(error)) from error
+
+
+def _refuse_to_overwrite(target: Path) -> None:
+    """Only an older export may be replaced: a wrong name must not cost anyone a file."""
+    if not target.parent.is_dir():
+        raise UserError(f"the folder {target.parent} does not exist; make it first.")
+    if not target.exists():
+        return
+    try:
+        with target.open("rb") as stream:
+            is_export = b'"onf-autotune-export"' in stream.read(200)
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror}.") from None
+    if not is_export:
+        raise UserError(f"{target} exists and is no export; choose another name or remove it.")
+
+
+def _only(document: dict[str, Any], operation: str) -> dict[str, Any]:
+    """The rows of one operation, with the campaigns and devices they refer to."""
+    kept = dict(document)
+    for name in ("trials", "policies"):
+        kept[name] = [row for row in document[name] if row["problem"].split(" ")[0] == operation]
+    kept["pins"] = [row for row in document["pins"] if row["operation"] == operation]
+    if not any(kept[name] for name in ("trials", "policies", "pins")):
+        known = {row["problem"].split(" ")[0] for row in document["trials"] + document["policies"]}
+        raise UnknownNameError("operation in the store", operation, known)
+    campaigns = {row["campaign"] for row in kept["trials"]}
+    devices = {row["device"] for name in ("trials", "policies", "pins") for row in kept[name]}
+    kept["campaigns"] = [row for row in document["campaigns"] if row["uid"] in campaigns]
+    kept["devices"] = [row for row in document["devices"] if row["identity"] in devices]
+    return kept
+
+
+def _write(document: dict[str, Any], target: Path) -> None:
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
+        partial.replace(target)
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror or error}.") from None
+    finally:
+        partial.unlink(missing_ok=True)
