@@ -16,6 +16,7 @@ from autotune_tuning_db.errors import kind_of, store_error, translated
 BUSY_SECONDS = 30.0
 """How long a statement waits for another writer before it gives up."""
 
+_SMALLEST_PAGE = 512
 _CHECKED_BYTES = 256 * 2**20
 
 
@@ -44,8 +45,9 @@ def open_database(path: Path, *, readonly: bool) -> Database:
 def _open_for_reading(path: Path) -> Database:
     if not path.exists():
         raise store_error("missing", path)
-    if path.stat().st_size == 0:
-        raise store_error("corrupt", path, "it is empty")
+    short = _too_short(path)
+    if short:
+        raise store_error("corrupt", path, short)
     with _closed_on_error(_connect_readonly(path)) as db:
         finding = _examine(db, path, thorough=False)
         if finding.damage:
@@ -85,8 +87,9 @@ def look(path: Path) -> Finding:
     Raises:
         StoreError: it belongs to another program or to a newer version.
     """
-    if path.stat().st_size == 0:
-        return Finding(damage="it was empty")
+    short = _too_short(path)
+    if short:
+        return Finding(damage=short)
     try:
         with contextlib.closing(_connect(path)) as db:
             return _examine(db, path, thorough=path.stat().st_size <= _CHECKED_BYTES)
@@ -94,6 +97,20 @@ def look(path: Path) -> Finding:
         if kind_of(error) == "corrupt":
             return Finding(damage=str(error))
         raise
+
+
+def _too_short(path: Path) -> str:
+    """Says so of a file below SQLite's smallest page.
+
+    SQLite must not even be shown one: it would take it for empty and delete the log beside it.
+
+    Raises:
+        StoreError: there is something other than a file, which SQLite might wait for or change.
+    """
+    if not path.is_file():
+        raise store_error("unopenable", path, "it is not a file")
+    size = path.stat().st_size
+    return "" if size >= _SMALLEST_PAGE else f"a file of {size} bytes is not a database"
 
 
 def _examine(db: Database, path: Path, *, thorough: bool) -> Finding:
@@ -184,7 +201,9 @@ def _connect_readonly(path: Path) -> Database:
         # A store with a write-ahead log in a folder that cannot be written: the log's index
         # cannot be made. With no log to read, the file alone is complete and nobody changes it.
         log = files.sidecars(path)[0]
-        if kind_of(error) != "unopenable" or (log.exists() and log.stat().st_size):
+        if kind_of(error) not in ("unopenable", "readonly") or (
+            log.exists() and log.stat().st_size
+        ):
             raise
         return _open_uri(path, "mode=ro&immutable=1")
 

@@ -78,8 +78,6 @@ def translated(path: Path) -> Iterator[None]:
         if kind is None:
             raise
         raise store_error(kind, path, str(error)) from error
-    except (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise store_error("unopenable", path, error.strerror or str(error)) from error
     except OSError as error:
         raise store_error(_kind_of_os_error(error), path, error.strerror or str(error)) from error
 
@@ -87,4 +85,7 @@ def translated(path: Path) -> Iterator[None]:
 def _kind_of_os_error(error: OSError) -> Kind:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "full"
-    return "readonly" if error.errno == errno.EROFS else "io"
+    if error.errno == errno.EROFS:
+        return "readonly"
+    wrong_place = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError)
+    return "unopenable" if isinstance(error, wrong_place) else "io"

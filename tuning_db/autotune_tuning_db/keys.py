@@ -15,7 +15,7 @@ Scalar = bool | int | float | str
 LAYOUTS = ("packed", "strided")
 """`packed`: every array is C-contiguous and aligned; `strided`: anything else."""
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:\-]*\Z")
+PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:\-]*\Z")
 _DTYPE = re.compile(r"[a-z][a-z0-9_]*\Z")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 _LARGEST_DIM = 2**62
@@ -132,7 +132,7 @@ def _check_names(operation_name: str, dims: tuple[Any, ...], flags: tuple[Any, .
         ("flag", [name for name, _ in flags]),
     ):
         for name in names:
-            if not isinstance(name, str) or not _NAME.match(name):
+            if not isinstance(name, str) or not PLAIN_NAME.match(name):
                 raise ValueError(f"{kind} name {name!r} is not a plain name")
         if len(set(names)) != len(names):
             raise ValueError(f"a {kind} occurs twice in {', '.join(names)}")

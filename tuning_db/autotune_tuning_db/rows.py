@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from autotune_tuning_db.keys import ProblemKey, Scalar
+from autotune_tuning_db.keys import PLAIN_NAME, ProblemKey, Scalar
 
 MODES = ("cold", "hot")
 STAGES = ("search", "race")
@@ -147,7 +147,9 @@ class PinRow:
     config: Mapping[str, Scalar] | None = None
 
     def __post_init__(self) -> None:
-        _require_text(operation=self.operation, device=self.device, variant=self.variant)
+        _require_text(device=self.device, variant=self.variant)
+        if not PLAIN_NAME.match(self.operation):
+            raise ValueError(f"operation name {self.operation!r} is not a plain name")
         if self.problem is not None and self.problem.operation != self.operation:
             raise ValueError(f"a pin of {self.operation} names the problem {self.problem}")
         if self.config is not None:
