@@ -1,7 +1,8 @@
-"""dispatch: from an operation and a shape to the kernel to call, in under a microsecond on a hit."""
+"""dispatch: from an operation and a shape to the kernel to call; a dictionary look-up on a hit."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from autotune.model.operation import Operation
@@ -14,7 +15,9 @@ _LARGEST = 8192
 """Entries kept before the table starts over; each is one spelling of one problem."""
 
 
-def dispatch(operation: Operation | str, *spec: Any, dtype: Any = "float32", **options: Any) -> Kernel:
+def dispatch(
+    operation: Operation | str, *spec: Any, dtype: Any = "float32", **options: Any
+) -> Kernel:
     """The best known kernel for a problem, bound and ready to call.
 
     Args:
@@ -52,37 +55,29 @@ def _miss(operation: Any, spec: tuple[Any, ...], dtype: Any, options: dict[str, 
     from autotune.serving import server
 
     kernel = server().kernel(operation, spec, dtype, options)
-    try:
-        _remember((operation, spec, dtype, *options, *options.values()), kernel)
-    except TypeError:
-        pass  # a list for a shape or a dict for dims: resolved each time, from the server's table
+    _remember((operation, spec, dtype, *options, *options.values()), kernel)
     return kernel
 
 
 def _from_arrays(operation: Any, arrays: tuple[Any, ...], options: dict[str, Any]) -> Kernel:
-    key = (
-        operation,
-        *[(a.shape, a.strides, a.dtype) for a in arrays],
-        *options,
-        *options.values(),
-    )
+    spec = tuple([(array.shape, array.strides, array.dtype) for array in arrays])
+    key = (operation, spec, *options, *options.values())
     try:
         return _hits[key]
     except (KeyError, TypeError):
         from autotune.serving import server
 
         kernel = server().kernel_for_arrays(operation, arrays, options)
-        try:
-            _remember(key, kernel)
-        except TypeError:
-            pass
+        _remember(key, kernel)
         return kernel
 
 
 def _remember(key: Any, kernel: Kernel) -> None:
+    """Keep a spelling of a problem; one with a list or dict in it is resolved at each call."""
     if len(_hits) >= _LARGEST:
         _hits.clear()
-    _hits[key] = kernel
+    with contextlib.suppress(TypeError):
+        _hits[key] = kernel
 
 
 def forget() -> None:

@@ -41,7 +41,7 @@ class Kernel:
         *,
         device: Any,
         scalars: dict[str, float | None],
-        serve_next: Callable[[Problem, str, BaseException], Served],
+        serve_next: Callable[[str, BaseException], Served],
     ) -> None:
         import numpy as np
 
@@ -108,37 +108,36 @@ class Kernel:
             results = executable(*inputs, *outputs, *values)
         except Exception as error:
             results = self._run_next_best(error, inputs, outputs, values)
-        return self._pick(results, out, residuals)
+        return self._pick(results, residuals)
 
     def _outputs(self, out: Any) -> tuple[Any, ...]:
+        """Arrays for every fresh output: the caller's, or new ones."""
+        from numpy import empty
+
         if out is None:
-            from numpy import empty
-
             return tuple([empty(shape, dtype) for shape, dtype in self._allocate])
-        given = out if isinstance(out, tuple | list) else (out,)
-        if len(given) == len(self._returned) < len(self._allocate):
-            from numpy import empty
-
-            given = iter(given)
-            wanted = set(self._returned)
-            given = tuple(
-                next(given) if index in wanted else empty(shape, dtype)
-                for index, (shape, dtype) in enumerate(self._allocate)
-            )
-        for array, (shape, dtype), tensor in zip(
-            given, self._allocate, self.problem.operation.fresh_outputs, strict=False
-        ):
-            if array.shape != shape or array.dtype != dtype:
-                raise ShapeError(
-                    f"{self.operation}: out {tensor} must be {dtype} {shape}, "
-                    f"got {array.dtype} {array.shape}."
-                )
+        given = list(out) if isinstance(out, tuple | list) else [out]
+        tensors = self.problem.operation.fresh_outputs
         if len(given) != len(self._allocate):
-            names = ", ".join(t.name for t in self.problem.operation.fresh_outputs)
-            raise ShapeError(f"{self.operation}: out takes {len(self._allocate)} arrays ({names}).")
+            # The residuals may be left out, as they are from what a call returns.
+            if len(given) != len(self._returned):
+                names = ", ".join(tensor.name for tensor in tensors)
+                raise ShapeError(f"{self.operation}: out takes {names}; got {len(given)} arrays.")
+            given = [
+                given[self._returned.index(index)]
+                if index in self._returned
+                else empty(shape, dtype)
+                for index, (shape, dtype) in enumerate(self._allocate)
+            ]
+        for array, (shape, dtype), tensor in zip(given, self._allocate, tensors, strict=True):
+            if array.shape != shape or array.dtype != dtype:
+                found = f"{array.dtype} {array.shape}"
+                raise ShapeError(
+                    f"{self.operation}: out {tensor} must be {dtype} {shape}, got {found}."
+                )
         return tuple(given)
 
-    def _pick(self, results: tuple[Any, ...], out: Any, residuals: bool) -> Any:
+    def _pick(self, results: tuple[Any, ...], residuals: bool) -> Any:
         if residuals:
             return results if len(results) > 1 else results[0]
         if len(self._returned) == 1:
@@ -161,7 +160,7 @@ class Kernel:
         if self.problem.operation.updated:
             raise error  # the inputs may be half updated; a second run would not be the same call
         while True:
-            self.served = self._serve_next(self.problem, self.variant, error)
+            self.served = self._serve_next(self.variant, error)
             try:
                 self._executable = self.served.build()
                 return self._executable(*inputs, *outputs, *values)

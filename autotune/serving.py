@@ -1,4 +1,4 @@
-"""The server behind dispatch: snapshot, resolution order, quarantine, one kernel per problem."""
+"""The server behind dispatch: one snapshot, one kernel per problem, quarantine, fallbacks."""
 
 from __future__ import annotations
 
@@ -8,46 +8,43 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from autotune.device import Device, find_device
-from autotune.errors import ConstraintError, NoPolicyError, ShapeError, UnknownNameError
-from autotune.estimate import estimate_seconds
-from autotune.explain import explain_default, explain_reference, explain_resolution, miss_message
+from autotune.asking import Wish, problem_from_arrays, problem_from_shape
+from autotune.device import find_device
+from autotune.errors import NoPolicyError
+from autotune.explain import explain_resolution, miss_message
+from autotune.fallback import choose_default
 from autotune.kernel import Kernel
-from autotune.model.operation import Operation
 from autotune.model.problem import Config, Problem
 from autotune.model.space import default_config, inadmissible, why_not
-from autotune.model.traits import is_deterministic, workspace_bytes
+from autotune.model.traits import workspace_bytes
 from autotune.model.variant import Variant
 from autotune.plugins import load_plugins
-from autotune.reference import reference_variant
 from autotune.registry import registry
 from autotune.settings import settings
-from autotune_policies import Constraints, Request, Resolution, Snapshot, resolve
+from autotune.store import generation, load_snapshot
+from autotune_policies import Request, Resolution, Snapshot, resolve
 
 if TYPE_CHECKING:
     from autotune.execution import Executable
 
 log = logging.getLogger("autotune")
 
-OPTIONS = (
-    *("dims", "device", "mode", "deterministic", "max_workspace", "max_error"),
-    *("strict", "tune_on_miss"),
-)
+_LARGEST = 8192
+_LOOK_EVERY = 1.0  # seconds between looks at the store's generation, on misses only
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A chosen candidate, why it was chosen, and how to build it."""
+    """A chosen candidate, on what grounds, and how to build it."""
 
     candidate: Variant
     config: Config
     origin: str
     explanation: str
     problem: Problem = field(repr=False)
-    device: Device = field(repr=False)
+    device: Any = field(repr=False)
 
     @property
     def variant(self) -> str:
@@ -55,168 +52,95 @@ class Served:
         return self.candidate.name
 
     def build(self) -> Executable:
-        """Compile it; may raise whatever the variant's builder raises."""
+        """Compile it; raises whatever the variant's builder raises."""
         from autotune.execution import Executable
 
         return Executable(self.candidate, self.problem, self.config, self.device)
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
-    """What a caller of dispatch asks for beyond the problem."""
-
-    constraints: Constraints
-    mode: str = "cold"
-    strict: bool = False
-    tune_on_miss: bool = False
-
-
 class Server:
-    """Resolves problems against one snapshot at a time; thread-safe; never raises for the store."""
+    """Answers from one snapshot at a time; thread-safe; a broken store never reaches a caller."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._kernels: dict[Any, Kernel] = {}
         self._quarantined: set[tuple[str, str]] = set()
         self._announced: set[str] = set()
-        self._checked = 0.0
-        self._generation: Any = None
-        self._snapshot: Snapshot | None = None
+        self._frozen = settings().frozen
+        self._looked = time.monotonic()
+        self._snapshot, self._generation = load_snapshot()
         self.counts: Counter[str] = Counter()
 
-    # --- from what a caller gives to a problem -------------------------------------------------
+    @property
+    def snapshot(self) -> Snapshot:
+        """The policies in force in this process."""
+        return self._snapshot
 
     def kernel(
         self, operation: Any, spec: tuple[Any, ...], dtype: Any, options: Mapping[str, Any]
     ) -> Kernel:
-        """The kernel for a positional shape or `dims=`."""
-        target = self._operation(operation)
-        if len(spec) > 1:
-            raise ShapeError(
-                f"dispatch takes one shape or the input arrays of {target.name}; "
-                f"write dispatch({target.name}, {tuple(spec)})."
-            )
-        dims = options.get("dims")
-        if (dims is None) == (not spec):
-            raise ShapeError(f"dispatch({target.name}, ...) takes either a shape or dims={{...}}.")
-        problem = Problem.of(target, dims if dims is not None else spec[0], dtype, **_flags(target, options))
-        return self._bind(problem, options)
+        """The kernel for a positional shape or `dims=`; see `autotune.dispatch`."""
+        load_plugins()
+        target = registry.operation(operation)
+        return self._bind(problem_from_shape(target, spec, dtype, options), options)
 
     def kernel_for_arrays(
         self, operation: Any, arrays: tuple[Any, ...], options: Mapping[str, Any]
     ) -> Kernel:
-        """The kernel for example arrays: sizes, dtype and layout are theirs."""
-        target = self._operation(operation)
-        sizes = target.sizes_from_arrays([array.shape for array in arrays])
-        dtypes = {str(a.dtype) for a, t in zip(arrays, target.inputs, strict=True) if not t.dtype}
-        if len(dtypes) != 1:
-            raise ShapeError(
-                f"{target.name} takes arrays of one dtype, got {', '.join(sorted(dtypes))}."
-            )
-        packed = all(array.flags.c_contiguous for array in arrays)
-        problem = Problem.of(
-            target,
-            sizes,
-            dtypes.pop(),
-            layout="packed" if packed else "strided",
-            **_flags(target, options),
-        )
-        return self._bind(problem, options)
-
-    def _operation(self, operation: Any) -> Operation:
+        """The kernel for example arrays."""
         load_plugins()
-        return registry.operation(operation)
+        target = registry.operation(operation)
+        return self._bind(problem_from_arrays(target, arrays, options), options)
 
     def _bind(self, problem: Problem, options: Mapping[str, Any]) -> Kernel:
-        device = find_device(options.get("device"))
-        want = Want(
-            Constraints(
-                deterministic=bool(options.get("deterministic", False)),
-                max_workspace=options.get("max_workspace"),
-                max_error=options.get("max_error"),
-            ),
-            mode=options.get("mode", "cold"),
-            strict=bool(options.get("strict", False)),
-            tune_on_miss=bool(options.get("tune_on_miss", False)),
-        )
-        if want.mode not in ("cold", "hot"):
-            raise UnknownNameError("mode", str(want.mode), ("cold", "hot"))
+        device, wish = find_device(options.get("device")), Wish.of(options)
         scalars = {name: options[name] for name in problem.operation.scalars if name in options}
-        self._refresh_if_changed()
-        key = (problem.key, device.identity, want, tuple(scalars.items()))
+        self._look_for_news()
+        key = (problem.key, device.identity, wish, tuple(scalars.items()))
         with self._lock:
             kernel = self._kernels.get(key)
             if kernel is None:
                 self.counts["misses"] += 1
-                served = self.serve(problem, device, want)
-                self.counts[served.origin] += 1
                 kernel = Kernel(
                     problem,
-                    served,
+                    self.serve(problem, device, wish),
                     device=device,
                     scalars=scalars,
-                    serve_next=lambda p, failed, error: self._next_best(p, device, want, failed, error),
+                    serve_next=lambda failed, error: self._after_failure(
+                        problem, device, wish, failed, error
+                    ),
                 )
-                if len(self._kernels) >= 8192:
+                if len(self._kernels) >= _LARGEST:
                     self._kernels.clear()
                 self._kernels[key] = kernel
             return kernel
 
-    # --- the order of section "Serving" --------------------------------------------------------
-
-    def serve(self, problem: Problem, device: Device, want: Want) -> Served:
-        """Choose: pinned, tuned, interpolated, family, predicted default, reference."""
+    def serve(self, problem: Problem, device: Any, wish: Wish) -> Served:
+        """Choose: pinned, tuned, interpolated, family; then tune, predict or fall back."""
         admitted = self._admitted(problem, device)
-        resolution = self._resolve(problem, device, want, admitted)
-        if resolution.choice is not None:
-            choice = resolution.choice
-            return Served(
-                admitted[choice.variant],
-                Config(dict(choice.config)),
-                resolution.origin,
-                explain_resolution(problem, device, resolution),
-                problem,
-                device,
+        resolution = self._resolve(problem, device, wish, admitted)
+        if resolution.origin is not None:
+            variant = admitted[resolution.variant]
+            config = resolution.config
+            chosen = default_config(variant, problem, device) if config is None else dict(config)
+            text = explain_resolution(problem, device, resolution)
+            served = Served(variant, Config(chosen), resolution.origin, text, problem, device)
+        elif wish.strict:
+            raise NoPolicyError(
+                miss_message(problem, device, resolution, self._snapshot, mode=wish.mode)
             )
-        if want.tune_on_miss and not want.strict:
-            return self._tune_then_serve(problem, device, want)
-        if want.strict:
-            raise NoPolicyError(miss_message(problem, device, resolution, self.snapshot()))
-        return self._default(problem, device, want, resolution, admitted)
+        elif wish.tune_on_miss:
+            return self._tune_then_serve(problem, device, wish)
+        else:
+            self._announce(problem, device, wish, resolution)
+            variant, chosen, origin, text = choose_default(
+                problem, device, wish.constraints, admitted=admitted, resolution=resolution
+            )
+            served = Served(variant, chosen, origin, text, problem, device)
+        self.counts[served.origin] += 1
+        return served
 
-    def _resolve(
-        self, problem: Problem, device: Device, want: Want, admitted: Mapping[str, Variant]
-    ) -> Resolution:
-        from autotune.fingerprint import fingerprint, toolchain
-
-        def admits(name: str, config: Mapping[str, Any]) -> str | None:
-            variant = admitted.get(name)
-            if variant is None:
-                return "not available here"
-            reason = inadmissible(variant, problem, config, device)
-            limit = want.constraints.max_workspace
-            if reason is None and limit is not None:
-                needed = workspace_bytes(variant, problem, config)
-                if needed > limit:
-                    return f"needs {needed} bytes of workspace"
-            return reason
-
-        def current(name: str) -> str | None:
-            return fingerprint(admitted[name]) if name in admitted else None
-
-        request = Request(
-            problem.key,
-            device.identity,
-            device.family,
-            want.mode,
-            problem.operation.axes,
-            want.constraints,
-        )
-        return resolve(
-            self.snapshot(), request, admits=admits, fingerprints=current, toolchain=toolchain()
-        )
-
-    def _admitted(self, problem: Problem, device: Device) -> dict[str, Variant]:
+    def _admitted(self, problem: Problem, device: Any) -> dict[str, Variant]:
         name = problem.operation.name
         return {
             variant.name: variant
@@ -225,42 +149,38 @@ class Server:
             and why_not(variant, problem, device.kind) is None
         }
 
-    def _default(
-        self,
-        problem: Problem,
-        device: Device,
-        want: Want,
-        resolution: Resolution,
-        admitted: Mapping[str, Variant],
-    ) -> Served:
-        """The admissible default that the predictions favour, or the reference."""
-        self._announce(problem, device, resolution)
-        wanted = want.constraints
-        options: list[tuple[float, Variant, Config]] = []
-        reasons: list[str] = []
-        for variant in admitted.values():
-            config = default_config(variant, problem, device)
-            if config is None:
-                continue
-            broken = _breaks(wanted, variant, problem, config)
-            if broken:
-                reasons.append(f"{variant.name} {broken}")
-            else:
-                options.append((estimate_seconds(variant, problem, config), variant, config))
-        if options:
-            seconds, variant, config = min(options, key=lambda option: option[0])
-            text = explain_default(problem, device, variant, seconds, len(options))
-            return Served(variant, config, "predicted", text, problem, device)
-        if wanted != Constraints():
-            raise ConstraintError(
-                f"no variant of {problem} meets {_constraint_text(wanted)}; "
-                f"closest: {'; '.join(reasons[:3]) or 'none is available here'}."
-            )
-        text = explain_reference(problem, device)
-        reference = reference_variant(problem.operation)
-        return Served(reference, Config(), "reference", text, problem, device)
+    def _resolve(
+        self, problem: Problem, device: Any, wish: Wish, admitted: Mapping[str, Variant]
+    ) -> Resolution:
+        from autotune.fingerprint import fingerprint, toolchain
 
-    def _tune_then_serve(self, problem: Problem, device: Device, want: Want) -> Served:
+        def admits(name: str, config: Any) -> str | None:
+            if name not in admitted:
+                return "it is not available here, or was set aside"
+            variant = admitted[name]
+            given = dict(config) or dict(default_config(variant, problem, device) or {})
+            limit = wish.constraints.max_workspace
+            needed = workspace_bytes(variant, problem, given) if limit is not None else 0
+            if limit is not None and needed > limit:
+                return f"it needs {needed} bytes of workspace at this size"
+            return inadmissible(variant, problem, given, device)
+
+        def current(name: str) -> str | None:
+            return fingerprint(admitted[name]) if name in admitted else None
+
+        request = Request(
+            problem.key,
+            device.identity,
+            device.family,
+            wish.mode,
+            problem.operation.axes,
+            wish.constraints,
+        )
+        return resolve(
+            self._snapshot, request, admits=admits, fingerprints=current, toolchain=toolchain()
+        )
+
+    def _tune_then_serve(self, problem: Problem, device: Any, wish: Wish) -> Served:
         from autotune import tune
 
         tune(
@@ -268,114 +188,50 @@ class Server:
             dims=dict(problem.sizes),
             dtype=problem.dtype,
             device=device.identity,
-            mode=want.mode,
+            mode=wish.mode,
             budget="10s",
             **problem.flags,
         )
         self.refresh()
-        return self.serve(problem, device, Want(want.constraints, want.mode, want.strict))
+        return self.serve(problem, device, Wish(wish.constraints, wish.mode, wish.strict))
 
-    def _next_best(
-        self, problem: Problem, device: Device, want: Want, failed: str, error: BaseException
+    def _after_failure(
+        self, problem: Problem, device: Any, wish: Wish, failed: str, error: BaseException
     ) -> Served:
-        """After a launch failure: quarantine the variant for this process and choose again."""
+        """Set a variant that failed aside for this process, and choose again."""
         with self._lock:
             self._quarantined.add((problem.operation.name, failed))
             self.counts["quarantined"] += 1
         why = f"{type(error).__name__}: {error}".splitlines()[0]
-        log.warning(
-            "variant %s of %s failed (%s); it is set aside for this process and the next best serves.",
-            failed,
-            problem,
-            why,
-        )
-        calm = Want(want.constraints, want.mode)
-        return self.serve(problem, device, calm)
+        log.warning("%s failed on %s (%s); the next best serves instead.", failed, problem, why)
+        return self.serve(problem, device, Wish(wish.constraints, wish.mode))
 
-    def _announce(self, problem: Problem, device: Device, resolution: Resolution) -> None:
+    def _announce(self, problem: Problem, device: Any, wish: Wish, resolution: Resolution) -> None:
+        """One message for each key that is missed, not for each call."""
         if problem.key.text not in self._announced:
             self._announced.add(problem.key.text)
-            log.warning("%s", miss_message(problem, device, resolution, self.snapshot()))
-
-    # --- the snapshot ---------------------------------------------------------------------------
-
-    def snapshot(self) -> Snapshot:
-        """The policies this process serves from; a store that cannot be read costs one warning."""
-        if self._snapshot is None:
-            with self._lock:
-                if self._snapshot is None:
-                    self._snapshot, self._generation = _load()
-        return self._snapshot
+            text = miss_message(problem, device, resolution, self._snapshot, mode=wish.mode)
+            log.warning("%s", text)
 
     def refresh(self) -> Snapshot:
         """Read the policies again; kernels already handed out keep what they have."""
         from autotune.dispatch import forget
 
-        snapshot, generation = _load()
+        snapshot, number = load_snapshot()
         with self._lock:
-            self._snapshot, self._generation = snapshot, generation
+            self._snapshot, self._generation = snapshot, number
             self._kernels.clear()
         forget()
         return snapshot
 
-    def _refresh_if_changed(self) -> None:
-        """At most once a second, and never when frozen: notice that another process has tuned."""
+    def _look_for_news(self) -> None:
+        """Notice, when something is missed anyway, that another process has tuned."""
         now = time.monotonic()
-        if now - self._checked < 1.0 or self._snapshot is None or self._settings.frozen:
+        if self._frozen or now - self._looked < _LOOK_EVERY:
             return
-        self._checked = now
-        if _generation() != self._generation:
+        self._looked = now
+        if generation() != self._generation:
             self.refresh()
-
-    @cached_property
-    def _settings(self) -> Any:
-        return settings()
-
-
-def _flags(operation: Operation, options: Mapping[str, Any]) -> dict[str, Any]:
-    known = (*OPTIONS, *operation.scalars)
-    flags = {name: value for name, value in options.items() if name not in known}
-    for name in flags:
-        if name not in operation.flags:
-            raise UnknownNameError(
-                f"option of dispatch for {operation.name}", name, (*operation.flags, *known)
-            )
-    return flags
-
-
-def _breaks(
-    wanted: Constraints, variant: Variant, problem: Problem, config: Config
-) -> str | None:
-    """Which constraint an unmeasured candidate breaks, or None."""
-    if wanted.deterministic and not is_deterministic(variant):
-        return "is not deterministic"
-    needed = workspace_bytes(variant, problem, config)
-    if wanted.max_workspace is not None and needed > wanted.max_workspace:
-        return f"needs {needed} bytes of workspace"
-    if wanted.max_error is not None:
-        return "has no measured error yet; tune the problem first"
-    return None
-
-
-def _constraint_text(wanted: Constraints) -> str:
-    parts = ["deterministic"] if wanted.deterministic else []
-    if wanted.max_workspace is not None:
-        parts.append(f"max_workspace={wanted.max_workspace}")
-    if wanted.max_error is not None:
-        parts.append(f"max_error={wanted.max_error:g}")
-    return ", ".join(parts)
-
-
-def _load() -> tuple[Snapshot, Any]:
-    from autotune.store import load_snapshot
-
-    return load_snapshot()
-
-
-def _generation() -> Any:
-    from autotune.store import generation
-
-    return generation()
 
 
 _server: Server | None = None
@@ -383,10 +239,16 @@ _server_lock = threading.Lock()
 
 
 def server() -> Server:
-    """The process's server."""
+    """The process's server, made on first use."""
     global _server
     if _server is None:
         with _server_lock:
             if _server is None:
                 _server = Server()
     return _server
+
+
+def refresh() -> None:
+    """Let this process see the newest policies, if it has served any yet."""
+    if _server is not None:
+        _server.refresh()

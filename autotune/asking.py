@@ -1,0 +1,92 @@
+"""From what a caller of dispatch writes to a problem and a wish; every mistake named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.errors import ShapeError, UnknownNameError
+from autotune.model.operation import Operation
+from autotune.model.problem import Problem
+from autotune_policies import Constraints
+
+OPTIONS = (
+    *("dims", "device", "mode", "deterministic", "max_workspace", "max_error"),
+    *("strict", "tune_on_miss"),
+)
+"""Options of dispatch that are not the operation's own flags and scalars."""
+
+
+NO_CONSTRAINTS = Constraints()
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a caller wants of the answer, beyond the problem."""
+
+    constraints: Constraints = NO_CONSTRAINTS
+    mode: str = "cold"
+    strict: bool = False
+    tune_on_miss: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Wish:
+        """The wish among the options of dispatch."""
+        mode = options.get("mode", "cold")
+        if mode not in ("cold", "hot"):
+            raise UnknownNameError("mode", str(mode), ("cold", "hot"))
+        constraints = Constraints(
+            deterministic=bool(options.get("deterministic", False)),
+            max_workspace=options.get("max_workspace"),
+            max_error=options.get("max_error"),
+        )
+        return cls(
+            constraints,
+            mode,
+            strict=bool(options.get("strict", False)),
+            tune_on_miss=bool(options.get("tune_on_miss", False)),
+        )
+
+
+def problem_from_shape(
+    operation: Operation, spec: tuple[Any, ...], dtype: Any, options: Mapping[str, Any]
+) -> Problem:
+    """The problem that a positional shape or `dims=` names."""
+    dims = options.get("dims")
+    name = operation.name
+    if len(spec) > 1:
+        raise ShapeError(f"give the shape as one tuple: dispatch({name}, {tuple(spec)}).")
+    if (dims is None) == (not spec):
+        raise ShapeError(f"dispatch({name}, ...) takes either a shape or dims={{...}}.")
+    shape = spec[0] if dims is None else dims
+    if isinstance(shape, str | bytes) or not hasattr(shape, "__len__"):
+        raise ShapeError(f"a shape of {name} is a tuple of sizes or a dict, got {shape!r}.")
+    return Problem.of(operation, shape, dtype, **flags_of(operation, options))
+
+
+def problem_from_arrays(
+    operation: Operation, arrays: tuple[Any, ...], options: Mapping[str, Any]
+) -> Problem:
+    """The problem that example arrays pose: sizes, dtype and layout are theirs."""
+    sizes = operation.sizes_from_arrays([array.shape for array in arrays])
+    pairs = zip(arrays, operation.inputs, strict=True)
+    dtypes = {array.dtype for array, tensor in pairs if tensor.dtype is None}
+    if len(dtypes) != 1:
+        found = ", ".join(sorted(str(dtype) for dtype in dtypes))
+        raise ShapeError(f"{operation.name} takes arrays of one dtype, got {found}.")
+    packed = all(array.flags.c_contiguous for array in arrays)
+    layout = "packed" if packed else "strided"
+    flags = flags_of(operation, options)
+    return Problem.of(operation, sizes, dtypes.pop(), layout=layout, **flags)
+
+
+def flags_of(operation: Operation, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The operation's flags among the options; anything unknown raises UnknownNameError."""
+    known = (*OPTIONS, *operation.scalars)
+    flags = {name: value for name, value in options.items() if name not in known}
+    for name in flags:
+        if name not in operation.flags:
+            kind = f"option of dispatch for {operation.name}"
+            raise UnknownNameError(kind, name, (*operation.flags, *known))
+    return flags

@@ -1,0 +1,103 @@
+"""The answer when no policy applies: the default that predictions favour, then the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autotune.errors import ConstraintError
+from autotune.estimate import estimate_seconds
+from autotune.explain import explain_default, explain_reference
+from autotune.model.operation import Operation
+from autotune.model.problem import Config, Problem
+from autotune.model.space import default_config
+from autotune.model.traits import is_deterministic, workspace_bytes
+from autotune.model.variant import Run, Variant
+from autotune_policies import Constraints, Resolution, closest
+
+
+def choose_default(
+    problem: Problem,
+    device: Any,
+    constraints: Constraints,
+    *,
+    admitted: Mapping[str, Variant],
+    resolution: Resolution,
+) -> tuple[Variant, Config, str, str]:
+    """Variant, config, origin and explanation of an answer that rests on no measurement.
+
+    Raises ConstraintError when constraints are given and nothing meets them; the reference
+    implementation answers only a request without constraints.
+    """
+    options: list[tuple[float, Variant, Config]] = []
+    reasons = [f"{item.variant} ({item.reason})" for item in closest(resolution)]
+    for variant in admitted.values():
+        config = default_config(variant, problem, device)
+        if config is None:
+            continue
+        broken = _breaks(constraints, variant, problem, config)
+        if broken:
+            reasons.append(f"{variant.name} ({broken})")
+        else:
+            options.append((estimate_seconds(variant, problem, config), variant, config))
+    if options:
+        seconds, variant, config = min(options, key=lambda option: option[0])
+        text = explain_default(problem, device, variant, seconds, len(options))
+        return variant, config, "predicted", text
+    if constraints != Constraints():
+        near = "; ".join(dict.fromkeys(reasons[:3])) or "no variant is available here"
+        raise ConstraintError(
+            f"nothing for {problem} meets {constraint_text(constraints)}; closest: {near}."
+        )
+    text = explain_reference(problem, device)
+    return reference_variant(problem.operation), Config(), "reference", text
+
+
+def _breaks(wanted: Constraints, variant: Variant, problem: Problem, config: Config) -> str | None:
+    """Which constraint an unmeasured candidate breaks, or None."""
+    if wanted.deterministic and not is_deterministic(variant):
+        return "it is not deterministic"
+    needed = workspace_bytes(variant, problem, config)
+    if wanted.max_workspace is not None and needed > wanted.max_workspace:
+        return f"it needs {needed} bytes of workspace"
+    if wanted.max_error is not None:
+        return "its error is not measured; tune the problem first"
+    return None
+
+
+def constraint_text(wanted: Constraints) -> str:
+    """The constraints as a caller would write them."""
+    parts = ["deterministic=True"] if wanted.deterministic else []
+    if wanted.max_workspace is not None:
+        parts.append(f"max_workspace={wanted.max_workspace}")
+    if wanted.max_error is not None:
+        parts.append(f"max_error={wanted.max_error:g}")
+    return ", ".join(parts)
+
+
+def reference_variant(operation: Operation) -> Variant:
+    """The operation's float64 reference as a variant, its result cast to the problem's dtype."""
+
+    def build(problem: Problem, config: Config) -> Run:
+        return _run_reference(problem)
+
+    return Variant("reference", operation, build, deterministic=True, source=operation.reference)
+
+
+def _run_reference(problem: Problem) -> Run:
+    import numpy as np
+
+    operation = problem.operation
+    inputs = [tensor.name for tensor in operation.inputs]
+    fresh = [tensor.name for tensor in operation.fresh_outputs]
+
+    def run(*arguments: Any) -> None:
+        named = dict(zip((*inputs, *fresh, *operation.scalars), arguments, strict=True))
+        wide = [np.array(named[name], dtype=np.float64) for name in inputs]
+        scalars = {name: named[name] for name in operation.scalars}
+        results = operation.reference(*wide, **problem.flags, **scalars)
+        results = results if isinstance(results, tuple) else (results,)
+        for tensor, result in zip(operation.outputs, results, strict=True):
+            named[tensor.name][...] = result
+
+    return run
