@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli import exchange, pins, registry
+from autotune.cli import exchange, pins, registry, show
 
 app = typer.Typer(
     name="autotune",
@@ -38,6 +38,7 @@ def root(
         typer.echo(context.get_help())
 
 
+app.command()(show.show)
 app.command()(registry.variants)
 app.command()(registry.devices)
 app.command()(exchange.export)

@@ -1,0 +1,171 @@
+"""What is cached for each problem: its policy, how far it can be trusted, and who fell out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from autotune.device import Device
+from autotune.errors import UnknownNameError
+from autotune.model.operation import Operation
+from autotune.model.problem import Problem
+from autotune.model.space import why_not
+from autotune.registry import registry
+from autotune_policies import Grade, Policy, Snapshot, grade
+from autotune_tuning_db import PinRow, ProblemKey, TrialRow
+
+LOST = ("wrong", "failed", "crashed", "timeout", "unavailable")
+"""Statuses of a trial that keep a candidate out of the ranking for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A variant of which no candidate finished: how, why, and how many were tried."""
+
+    variant: str
+    status: str
+    reason: str
+    candidates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A problem on a device in a cache mode; `policy` is None when nothing won there.
+
+    `grade` is None for a foreign entry: only its own machine can tell.
+    """
+
+    key: ProblemKey
+    device: str
+    mode: str
+    policy: Policy | None
+    grade: Grade | None = None
+    pin: PinRow | None = None
+    losses: tuple[Loss, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """fresh, revalidate, stale, foreign or `no winner`."""
+        if self.policy is None:
+            return "no winner"
+        return "foreign" if self.grade is None else self.grade.level
+
+    @property
+    def operation(self) -> Operation | None:
+        """The registered operation, None when no plugin of this process has it."""
+        return known_operation(self.key.operation)
+
+    @property
+    def problem(self) -> Problem | None:
+        """The problem as the registered operation sees it now, None when it no longer fits."""
+        try:
+            return Problem.from_key(self.operation, self.key) if self.operation else None
+        except ValueError:
+            return None
+
+
+def known_operation(name: str) -> Operation | None:
+    """The registered operation of that name, or None."""
+    try:
+        return registry.operation(name)
+    except UnknownNameError:
+        return None
+
+
+def collect(
+    snapshot: Snapshot,
+    trials: Sequence[TrialRow],
+    local: Sequence[Device],
+    wanted: Callable[[ProblemKey], bool],
+) -> list[Entry]:
+    """Every entry whose problem is wanted, local devices first, then by operation and size."""
+    devices = {device.identity: device for device in local}
+    of_key: dict[tuple[ProblemKey, str, str], list[TrialRow]] = {}
+    for row in trials:
+        of_key.setdefault((row.problem, row.device, row.mode), []).append(row)
+    policies = {(p.problem, p.device, p.mode): p for p in snapshot.policies}
+    entries = []
+    for place in {**policies, **of_key}:
+        if wanted(place[0]):
+            rows = of_key.get(place, [])
+            entries.append(_entry(place, policies.get(place), snapshot, devices, rows))
+    return sorted(entries, key=partial(_order, list(devices)))
+
+
+def _entry(
+    place: tuple[ProblemKey, str, str],
+    policy: Policy | None,
+    snapshot: Snapshot,
+    devices: Mapping[str, Device],
+    rows: Sequence[TrialRow],
+) -> Entry:
+    key, identity, mode = place
+    device = devices.get(identity)
+    entry = Entry(key, identity, mode, policy)
+    losses = (*lost(key, rows), *(skipped(entry.problem, device) if device else ()))
+    trust = grade_now(policy) if policy and device else None
+    return Entry(key, identity, mode, policy, trust, snapshot.pin_for(key, identity), losses)
+
+
+def grade_now(policy: Policy) -> Grade:
+    """How far the winner of a policy can be trusted with what is registered and loaded now."""
+    from autotune.fingerprint import toolchain
+
+    current = partial(current_fingerprint, policy.problem.operation)
+    return grade(policy, policy.winner, fingerprints=current, toolchain=toolchain())
+
+
+def current_fingerprint(operation: str, variant: str) -> str | None:
+    """The fingerprint of a variant as it is now; None when it is not registered."""
+    from autotune.fingerprint import fingerprint
+
+    try:
+        return fingerprint(registry.variant(operation, variant))
+    except UnknownNameError:
+        return None
+
+
+def lost(key: ProblemKey, rows: Iterable[TrialRow]) -> list[Loss]:
+    """Variants whose present source was tried on this problem and never finished a trial."""
+    finished: set[str] = set()
+    reasons: dict[str, Counter[tuple[str, str]]] = {}
+    for row in rows:
+        if row.fingerprint not in (None, current_fingerprint(key.operation, row.variant)):
+            continue
+        if row.status in LOST:
+            reasons.setdefault(row.variant, Counter())[row.status, one_line(row.reason)] += 1
+        else:
+            finished.add(row.variant)
+    return [
+        Loss(variant, *counts.most_common(1)[0][0], sum(counts.values()))
+        for variant, counts in reasons.items()
+        if variant not in finished
+    ]
+
+
+def skipped(problem: Problem | None, device: Device) -> list[Loss]:
+    """Variants that are not tried on this problem, each with the reason."""
+    if problem is None:
+        return []
+    reasons = {
+        each.name: why_not(each, problem, device.kind)
+        for each in registry.variants(problem.operation)
+        if each.device == device.kind
+    }
+    return [Loss(name, "skipped", reason) for name, reason in reasons.items() if reason]
+
+
+def one_line(text: str, limit: int = 160) -> str:
+    """A reason on one line, cut where it gets long."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else f"{flat[: limit - 3]}..."
+
+
+def _order(local: list[str], entry: Entry) -> tuple[Any, ...]:
+    home = local.index(entry.device) if entry.device in local else len(local)
+    key = entry.key
+    group = (key.operation, key.dtype, key.flags_text, entry.mode, key.layout)
+    return (home, entry.device, *group, [size for _, size in key.dims])
