@@ -1,0 +1,29 @@
+"""Runs the command line in this process."""
+
+from __future__ import annotations
+
+import pytest
+from filled import PLUGIN, Result, Run
+
+from autotune.cli import main
+from autotune.plugins import load_file
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs `autotune` with the given words."""
+
+    def call(*words: object) -> Result:
+        capfd.readouterr()
+        code = main([str(word) for word in words])
+        captured = capfd.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def toy() -> str:
+    """Path of the toy plugin, loaded."""
+    load_file(PLUGIN)
+    return str(PLUGIN)
