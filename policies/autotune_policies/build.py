@@ -112,7 +112,7 @@ def non_dominated(choices: Sequence[Choice]) -> list[Choice]:
     Sorted by time; of choices equal in all four, the first stays.
     """
     kept: list[Choice] = []
-    for choice in sorted(choices, key=_costs):
+    for choice in sorted(choices, key=_order):
         if not any(_at_least_as_good(other, choice) for other in kept):
             kept.append(choice)
     return kept
@@ -120,9 +120,9 @@ def non_dominated(choices: Sequence[Choice]) -> list[Choice]:
 
 def best_of_each_variant(choices: Sequence[Choice], winner: Choice) -> tuple[Choice, ...]:
     """The fastest choice of every variant, by time; the winner stands for its own variant."""
-    best = {choice.variant: choice for choice in sorted(choices, key=_costs, reverse=True)}
+    best = {choice.variant: choice for choice in sorted(choices, key=_order, reverse=True)}
     best[winner.variant] = winner
-    return tuple(sorted(best.values(), key=_costs))
+    return tuple(sorted(best.values(), key=_order))
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
@@ -153,6 +153,11 @@ def _costs(choice: Choice) -> tuple[float, int, float, bool]:
     return choice.seconds, choice.workspace_bytes, choice.error, not choice.deterministic
 
 
+def _order(choice: Choice) -> tuple[object, ...]:
+    """By time, and never by the order in which the results came."""
+    return *_costs(choice), choice.variant, repr(choice.config)
+
+
 def _at_least_as_good(one: Choice, other: Choice) -> bool:
     return all(mine <= theirs for mine, theirs in zip(_costs(one), _costs(other), strict=True))
 
@@ -160,7 +165,7 @@ def _at_least_as_good(one: Choice, other: Choice) -> bool:
 def _with_race_times(results: Sequence[Choice], race: Race | None) -> list[Choice]:
     """One choice per candidate, the fastest it was seen; raced ones with their race times."""
     best: dict[Candidate, Choice] = {}
-    for choice in sorted(results, key=_costs, reverse=True):
+    for choice in sorted(results, key=_order, reverse=True):
         best[choice.candidate] = choice
     for candidate, times in (race.rounds if race else {}).items():
         if candidate not in best:
@@ -171,7 +176,7 @@ def _with_race_times(results: Sequence[Choice], race: Race | None) -> list[Choic
         best[candidate] = replace(
             best[candidate], seconds=seconds, low=low, high=high, samples=len(times)
         )
-    return sorted(best.values(), key=_costs)
+    return sorted(best.values(), key=_order)
 
 
 _TIE_REASONS = (
@@ -196,7 +201,7 @@ class _Judge:
         """The winner, and all that are within the band of the fastest."""
         first = min(raced, key=lambda choice: choice.seconds)
         tied = [choice for choice in raced if self._within_band(choice, first)]
-        return min(tied, key=self._preference), tied
+        return min(tied, key=lambda choice: (self._preference(choice), _order(choice))), tied
 
     def verdict(self, winner: Choice, tied: Sequence[Choice], choices: Sequence[Choice]) -> Verdict:
         rivals = [choice for choice in choices if choice.variant != winner.variant]

@@ -73,15 +73,12 @@ def estimates(found: Neighbours, problem: ProblemKey, axes: Axes) -> list[Estima
     """Every variant measured at the neighbours, the fastest at `problem` first.
 
     Each variant's log time is a straight line in log size between two tuned sizes, so that where
-    two lines cross, the answer changes. A curve is kept as the logarithm of the ratio to the best
-    variant at the same size, and the best variant's own times as the scale: between two sizes at
-    which all were measured that is the same, and a variant measured at a few sizes only is
-    still compared with the others at the sizes where it was.
+    two lines cross, the answer changes. Where a variant was not measured as far as others were,
+    its ratio to the best of them stays what it was at its own last size.
     """
     size = _size(problem, axes)
     sizes = [_size(policy.problem, axes) for policy in found.policies]
-    best = [math.log(_fastest(policy)) for policy in found.policies]
-    scale = _line(sizes, best, size)
+    best = _Curve(sizes, [math.log(_fastest(policy)) for policy in found.policies])
     adjacent = _adjacent(sizes, size)
     answers = []
     for variant in sorted({c.variant for policy in found.policies for c in policy.variants}):
@@ -91,13 +88,44 @@ def estimates(found: Neighbours, problem: ProblemKey, axes: Axes) -> list[Estima
             for choice in policy.variants
             if choice.variant == variant
         }
-        points = [sizes[number] for number in measured]
-        ratios = [math.log(choice.seconds) - best[n] for n, choice in measured.items()]
+        own = _Curve(
+            [sizes[number] for number in measured],
+            [math.log(choice.seconds) for choice in measured.values()],
+        )
         nearest = sorted(measured, key=lambda number: (abs(sizes[number] - size), number))
-        seconds = math.exp(scale + _line(points, ratios, size))
         choices = tuple(measured[number] for number in nearest)
-        answers.append(Estimate(variant, seconds, choices, adjacent <= measured.keys()))
+        complete = adjacent <= measured.keys()
+        answers.append(Estimate(variant, math.exp(own.at(size, best)), choices, complete))
     return sorted(answers, key=lambda answer: (not answer.complete, answer.seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """Log time over log size at increasing points."""
+
+    xs: Sequence[float]
+    ys: Sequence[float]
+
+    def at(self, x: float, best: _Curve) -> float:
+        """The curve at `x`; where only `best` has points as far out, it keeps its ratio to it."""
+        if len(self.xs) < len(best.xs):
+            alone = len(self.xs) == 1
+            if x < self.xs[0] and (alone or best.xs[0] < self.xs[0]):
+                return self.ys[0] + best.line(x) - best.line(self.xs[0])
+            if x > self.xs[-1] and (alone or best.xs[-1] > self.xs[-1]):
+                return self.ys[-1] + best.line(x) - best.line(self.xs[-1])
+        return self.line(x)
+
+    def line(self, x: float) -> float:
+        """Piecewise linear; see `EXTRAPOLATED` for what happens beyond the points."""
+        xs, ys = self.xs, self.ys
+        if len(xs) == 1:
+            return ys[0]
+        reach = math.log2(EXTRAPOLATED)
+        x = min(max(x, xs[0] - reach), xs[-1] + reach)
+        right = min(max(bisect_left(xs, x), 1), len(xs) - 1)
+        x0, x1, y0, y1 = xs[right - 1], xs[right], ys[right - 1], ys[right]
+        return y0 + (y1 - y0) * (x - x0) / (x1 - x0) if x1 > x0 else y0
 
 
 def _alike(one: ProblemKey, other: ProblemKey, axes: Axes) -> bool:
@@ -146,16 +174,3 @@ def _adjacent(sizes: Sequence[float], size: float) -> set[int]:
     if sizes[after] == size or after == 0:
         return {after}
     return {after - 1, after}
-
-
-def _line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
-    """Piecewise linear through the points; see `EXTRAPOLATED` for what happens beyond them."""
-    if len(xs) == 1:
-        return ys[0]
-    reach = math.log2(EXTRAPOLATED)
-    x = min(max(x, xs[0] - reach), xs[-1] + reach)
-    right = min(max(bisect_left(xs, x), 1), len(xs) - 1)
-    x0, x1, y0, y1 = xs[right - 1], xs[right], ys[right - 1], ys[right]
-    if x0 == x1:
-        return y0
-    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)

@@ -33,7 +33,8 @@ def nearest(snapshot: Snapshot, request: Request, limit: int = 3) -> tuple[Near,
 def _differs(policy: Policy, request: Request) -> tuple[str, ...]:
     one, other = policy.problem, request.problem
     here, wanted = dict(one.dims), dict(other.dims)
-    pairs = [(f"dim {name}", here.get(name), wanted.get(name)) for name in {**here, **wanted}]
+    pairs: list[tuple[str, object, object]] = []
+    pairs += [(f"dim {name}", here.get(name), wanted.get(name)) for name in {**here, **wanted}]
     had, asked = dict(one.flags), dict(other.flags)
     pairs += [(f"flag {name}", had.get(name), asked.get(name)) for name in {**had, **asked}]
     pairs += [

@@ -1,0 +1,310 @@
+"""Which choice answers a request, and what is said about the ones passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from policy_values import DEVICE, FAMILY, TOOLCHAIN, choice_of, policy_of, problem_of
+
+from autotune_policies import (
+    Constraints,
+    Policy,
+    Request,
+    Resolution,
+    Snapshot,
+    closest,
+    grade,
+    nearest,
+    resolve,
+)
+from autotune_policies.request import Config
+from autotune_tuning_db import PinRow, ProblemKey
+
+AXES = (("N",), ("B",))
+
+
+def admit_all(variant: str, config: Config) -> str | None:
+    return None
+
+
+def unchanged(variant: str) -> str | None:
+    return f"source of {variant}"
+
+
+def request_of(problem: ProblemKey | None = None, **changes: Any) -> Request:
+    constraints = Constraints(**changes)
+    return Request(problem or problem_of(512), DEVICE, FAMILY, "cold", AXES, constraints)
+
+
+def answer(snapshot: Snapshot, request: Request | None = None, **how: Any) -> Resolution:
+    given: dict[str, Any] = {
+        "admits": admit_all,
+        "fingerprints": unchanged,
+        "toolchain": TOOLCHAIN,
+    }
+    return resolve(snapshot, request or request_of(), **(given | how))
+
+
+def missing(*names: str) -> Any:
+    return lambda variant: None if variant in names else unchanged(variant)
+
+
+@pytest.fixture
+def exact() -> Policy:
+    return policy_of(problem_of(512), {"fused": 1e-3, "separate": 2e-3, "plain": 9e-3})
+
+
+def test_an_empty_snapshot_has_no_answer() -> None:
+    found = answer(Snapshot())
+    assert (found.origin, found.choice, found.notes) == (None, None, ())
+
+
+def test_the_exact_policy_answers_with_its_winner(exact: Policy) -> None:
+    found = answer(Snapshot((exact,)))
+    assert (found.origin, found.variant, found.policy) == ("tuned", "fused", exact)
+    assert found.config == (("block", 512),)
+    assert found.grade.level == "fresh"
+    assert found.notes == ()
+
+
+def test_the_order_is_pin_exact_neighbours_family(exact: Policy) -> None:
+    pin = PinRow("attention", None, DEVICE, "plain")
+    tuned = [exact]
+    neighbours = [policy_of(problem_of(n), {"neighbour": 1e-3}) for n in (256, 1024)]
+    family = [policy_of(problem_of(512), {"relative": 1e-3}, device="cpu:other")]
+    stranger = [policy_of(problem_of(512), {"x": 1e-3}, device="gpu", family="h200")]
+    layers: list[Any] = [tuned, neighbours, family]
+    found = answer(Snapshot((*tuned, *neighbours, *family, *stranger), (pin,)))
+    assert (found.origin, found.variant) == ("pinned", "plain")
+    for origin, variant in (
+        ("tuned", "fused"),
+        ("interpolated", "neighbour"),
+        ("family", "relative"),
+    ):
+        found = answer(Snapshot(tuple(policy for layer in layers for policy in layer)))
+        assert (found.origin, found.variant) == (origin, variant)
+        layers.pop(0)
+    assert answer(Snapshot(tuple(stranger))).origin is None
+
+
+def test_dev2_another_device_is_a_miss_even_in_the_same_box() -> None:
+    other = policy_of(problem_of(512), device="gpu:0", family="sm90")
+    request = replace(request_of(), device="gpu:1", family="sm80")
+    assert answer(Snapshot((other,)), request).origin is None
+
+
+def test_devices_without_a_family_are_not_relatives() -> None:
+    other = policy_of(problem_of(512), device="cpu:other", family="")
+    assert answer(Snapshot((other,)), replace(request_of(), family="")).origin is None
+
+
+def test_dsp2_dsp3_another_dtype_or_flag_is_a_miss(exact: Policy) -> None:
+    snapshot = Snapshot((exact,))
+    for wanted in (problem_of(512, dtype="float64"), problem_of(512, causal=True)):
+        assert answer(snapshot, request_of(wanted)).origin is None
+
+
+def test_dsp4_every_size_between_is_answered_without_tuning() -> None:
+    snapshot = Snapshot(tuple(policy_of(problem_of(n)) for n in (1024, 2048)))
+    origins = {answer(snapshot, request_of(problem_of(n))).origin for n in range(1000, 1200)}
+    assert origins == {"tuned", "interpolated"}
+
+
+def test_dsp6_a_variant_that_is_gone_is_passed_over_and_named(exact: Policy) -> None:
+    found = answer(Snapshot((exact,)), fingerprints=missing("fused"))
+    assert (found.origin, found.variant) == ("tuned", "separate")
+    assert found.notes == ("passed over fused: it is not registered any more",)
+
+
+def test_db5_an_edited_source_is_never_served_from_old_times(exact: Policy) -> None:
+    edited: Mapping[str, str] = {"fused": "new", "separate": "new"}
+    found = answer(Snapshot((exact,)), fingerprints=lambda v: edited.get(v, f"source of {v}"))
+    assert found.variant == "plain"
+    assert len(found.notes) == 2
+    assert "its source changed" in found.notes[0]
+    assert answer(Snapshot((exact,)), fingerprints=lambda _: "new").origin is None
+
+
+def test_db4_a_changed_toolchain_is_served_and_named(exact: Policy) -> None:
+    found = answer(Snapshot((exact,)), toolchain={**TOOLCHAIN, "driver": "560.2", "new": "1"})
+    assert (found.origin, found.variant) == ("tuned", "fused")
+    assert found.grade.level == "revalidate"
+    assert found.grade.changed == ("driver: 550.1 -> 560.2",)
+    assert found.notes == ("to be measured again, changed: driver: 550.1 -> 560.2",)
+
+
+def test_a_family_answer_is_to_be_measured_again() -> None:
+    relative = policy_of(problem_of(512), device="cpu:other")
+    found = answer(Snapshot((relative,)))
+    assert found.origin == "family"
+    assert found.grade.changed == ("device: cpu:other -> cpu:abc",)
+
+
+def test_the_family_member_with_the_nearest_problem_answers() -> None:
+    far = policy_of(problem_of(8), {"far": 1e-3}, device="cpu:1")
+    near = policy_of(problem_of(600), {"near": 1e-3}, device="cpu:2")
+    assert answer(Snapshot((far, near))).variant == "near"
+
+
+def test_grade_tells_what_changed(exact: Policy) -> None:
+    def level(fingerprint: str | None, **versions: str) -> Any:
+        return grade(
+            exact,
+            exact.winner,
+            fingerprints=lambda _: fingerprint,
+            toolchain=TOOLCHAIN | versions,
+        )
+
+    assert level("source of fused").level == "fresh"
+    assert level("source of fused", numba="0.62").changed == ("numba: 0.61 -> 0.62",)
+    assert level("edited").level == "stale"
+    assert "source of fused" in level("edited").changed[0]
+    assert level(None).changed == ("variant fused: not registered any more",)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "variant"),
+    [
+        ({}, "fast"),
+        ({"deterministic": True}, "sure"),
+        ({"max_workspace": 50}, "lean"),
+        ({"max_error": 1e-7}, "exact"),
+        ({"deterministic": True, "max_workspace": 250}, "sure"),
+    ],
+)
+def test_constraints_are_answered_from_the_ranking(
+    constraints: dict[str, Any], variant: str
+) -> None:
+    choices = (
+        choice_of("fast", 1e-3, deterministic=False, workspace_bytes=100),
+        choice_of("sure", 2e-3, workspace_bytes=200),
+        choice_of("lean", 3e-3, deterministic=False),
+        choice_of("exact", 9e-3, error=1e-9, deterministic=False, workspace_bytes=300),
+    )
+    policy = policy_of(problem_of(512), ranking=choices, variants=choices)
+    assert answer(Snapshot((policy,)), request_of(**constraints)).variant == variant
+
+
+def test_a_constraint_nothing_satisfies_is_refused_with_the_closest() -> None:
+    choices = (
+        choice_of("big", 1e-3, workspace_bytes=4000),
+        choice_of("huge", 2e-3, workspace_bytes=90000),
+        choice_of("close", 3e-3, workspace_bytes=1100),
+    )
+    policy = policy_of(problem_of(512), ranking=choices, variants=choices)
+    found = answer(Snapshot((policy,)), request_of(max_workspace=1000))
+    assert found.origin is None
+    assert [item.variant for item in closest(found, 2)] == ["close", "big"]
+    assert "1100 bytes is above 1000" in closest(found)[0].reason
+
+
+def test_the_workspace_at_another_size_is_asked_of_the_declaration() -> None:
+    choices = (choice_of("grows", 1e-3, workspace_bytes=10), choice_of("flat", 2e-3))
+    policies = tuple(
+        policy_of(problem_of(n), ranking=choices, variants=choices) for n in (512, 1024)
+    )
+
+    def admits(variant: str, config: Config) -> str | None:
+        return "its workspace of 5000 bytes is above 1000" if variant == "grows" else None
+
+    found = answer(
+        Snapshot(policies), request_of(problem_of(700), max_workspace=1000), admits=admits
+    )
+    assert (found.origin, found.variant) == ("interpolated", "flat")
+    only = answer(
+        Snapshot(policies),
+        request_of(problem_of(700), max_workspace=1000),
+        admits=lambda *_: "its workspace of 5000 bytes is above 1000",
+    )
+    assert only.origin is None
+    assert {item.variant for item in closest(only)} == {"grows", "flat"}
+
+
+def test_a_config_that_does_not_fit_falls_through_to_the_next_size() -> None:
+    policies = tuple(policy_of(problem_of(n), {"a": 1e-6 * n}) for n in (512, 1024, 4096))
+
+    def admits(variant: str, config: Config) -> str | None:
+        return "block is too large" if dict(config)["block"] > 600 else None  # type: ignore[operator]
+
+    found = answer(Snapshot(policies), request_of(problem_of(1500)), admits=admits)
+    assert found.config == (("block", 512),)
+    assert found.policy is policies[0]
+
+
+def test_a_pin_for_the_problem_beats_one_for_the_operation(exact: Policy) -> None:
+    pins = (
+        PinRow("attention", None, DEVICE, "separate"),
+        PinRow("attention", exact.problem, DEVICE, "plain", {"block": 7}),
+        PinRow("attention", None, "cpu:other", "fused"),
+    )
+    found = answer(Snapshot((exact,), pins))
+    assert (found.origin, found.variant, found.config) == ("pinned", "plain", (("block", 7),))
+    assert found.choice is None
+    other = answer(Snapshot((exact,), pins), request_of(problem_of(9999)))
+    assert (other.origin, other.variant) == ("pinned", "separate")
+
+
+def test_a_pin_without_config_takes_the_best_one_measured(exact: Policy) -> None:
+    found = answer(Snapshot((exact,), (PinRow("attention", None, DEVICE, "plain"),)))
+    assert found.config == (("block", 512),)
+    assert found.choice is not None
+    assert found.choice.seconds == 9e-3
+
+
+def test_a_pin_of_something_unmeasured_leaves_the_config_open() -> None:
+    found = answer(Snapshot((), (PinRow("attention", None, DEVICE, "own"),)))
+    assert (found.origin, found.variant, found.config) == ("pinned", "own", None)
+
+
+def test_a_pin_outlives_an_edited_source(exact: Policy) -> None:
+    pin = PinRow("attention", None, DEVICE, "plain")
+    found = answer(Snapshot((exact,), (pin,)), fingerprints=lambda _: "edited")
+    assert (found.origin, found.variant, found.choice) == ("pinned", "plain", None)
+
+
+@pytest.mark.parametrize(
+    ("how", "constraints", "note"),
+    [
+        ({"fingerprints": missing("own")}, {}, "pinned, but it is not registered any more"),
+        ({}, {"max_error": 1.0}, "pinned, but its error was not measured"),
+        (
+            {"admits": lambda variant, _: "it needs a GPU" if variant == "own" else None},
+            {},
+            "pinned, but it needs a GPU",
+        ),
+    ],
+)
+def test_a_pin_that_cannot_be_followed_is_said_so(
+    exact: Policy, how: dict[str, Any], constraints: dict[str, Any], note: str
+) -> None:
+    snapshot = Snapshot((exact,), (PinRow("attention", None, DEVICE, "own"),))
+    found = answer(snapshot, request_of(**constraints), **how)
+    assert (found.origin, found.variant) == ("tuned", "fused")
+    assert note in found.notes[0]
+
+
+def test_a_pin_does_not_override_a_constraint() -> None:
+    choices = (choice_of("fast", 1e-3, deterministic=False), choice_of("sure", 2e-3))
+    policy = policy_of(problem_of(512), ranking=choices, variants=choices)
+    snapshot = Snapshot((policy,), (PinRow("attention", None, DEVICE, "fast"),))
+    assert answer(snapshot).origin == "pinned"
+    found = answer(snapshot, request_of(deterministic=True))
+    assert (found.origin, found.variant) == ("tuned", "sure")
+
+
+def test_a_miss_names_the_nearest_entries_and_what_differs(exact: Policy) -> None:
+    others = (
+        exact,
+        policy_of(problem_of(4096)),
+        policy_of(problem_of(512, dtype="float64")),
+        policy_of(ProblemKey("decode", (("N", 512),), "float32")),
+    )
+    near = nearest(Snapshot(others), request_of(problem_of(600)))
+    assert [item.differs for item in near] == [
+        ("dim N: 512 -> 600",),
+        ("dim N: 4096 -> 600",),
+        ("dim N: 512 -> 600", "dtype: float64 -> float32"),
+    ]
