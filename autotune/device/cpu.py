@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.device.placement import place
+from autotune.device.placement import cpu_order, place
 from autotune.device.read import read_topology
 from autotune.device.sysfs import format_cpu_list
 from autotune.device.topology import Topology
@@ -44,8 +44,8 @@ class CpuDevice:
         stepping = f".{silicon.stepping}" if silicon.stepping else ""
         digest = hashlib.sha256(json.dumps(_structure(machine)).encode()).hexdigest()[:8]
         return cls(
-            identity=_slug(f"cpu-{silicon.vendor}-{chip}{stepping}-{shape}{quota}-{digest}"),
-            family=_slug(f"cpu-{silicon.vendor}-{chip}-{usable}c"),
+            identity=_slug("cpu", silicon.vendor, chip + stepping, shape + quota, digest),
+            family=_slug("cpu", silicon.vendor, chip, f"{usable}c"),
             label=silicon.model_name or f"{silicon.vendor} {chip}".strip(),
             topology=machine,
         )
@@ -110,12 +110,12 @@ class CpuDevice:
         if not hasattr(os, "sched_setaffinity"):
             return ("free",)
         nodes = self.topology.cpu_nodes if len(self.topology.cpu_nodes) > 1 else ()
-        names = ["compact", "spread", *(f"node:{node.id}" for node in nodes)]
-        kept: list[str] = []
-        for name in names:
-            mine = self._cpu_sets(name)
-            if not any(mine.items() <= self._cpu_sets(other).items() for other in kept):
-                kept.append(name)
+        kept: dict[str, set[frozenset[int]]] = {}
+        for name in ("compact", "spread", *(f"node:{node.id}" for node in nodes)):
+            order = cpu_order(self.topology, name)
+            sets = {frozenset(order[:n]) for n in self.thread_counts() if n <= len(order)}
+            if not any(sets <= other for other in kept.values()):
+                kept[name] = sets
         return ("free", *kept)
 
     def fits(self, threads: int, placement: str) -> bool:
@@ -125,14 +125,6 @@ class CpuDevice:
         except ValueError:
             return False
         return threads <= self.max_threads
-
-    def _cpu_sets(self, placement: str) -> dict[int, frozenset[int]]:
-        """The CPUs taken by each thread count that fits."""
-        return {
-            threads: frozenset(place(self.topology, threads, placement))
-            for threads in self.thread_counts()
-            if self.fits(threads, placement)
-        }
 
 
 @functools.cache
@@ -171,6 +163,6 @@ def _cache_facts(machine: Topology) -> list[dict[str, Any]]:
     ]
 
 
-def _slug(text: str) -> str:
-    """Lower-case letters, digits, dots, `+` and dashes only, so that it can name a file."""
-    return re.sub(r"[^a-z0-9.+-]+", "-", text.lower()).strip("-")
+def _slug(*parts: str) -> str:
+    """The parts joined by dashes, fit to name a file."""
+    return re.sub(r"[^a-z0-9.+]+", "-", "-".join(parts).lower()).strip("-")

@@ -175,9 +175,9 @@ _pools: dict[int, Numbers] = {}
 
 
 def pool_threads() -> Numbers:
-    """Numbers of the process-wide workers (workqueue in task order, tbb without the caller).
+    """Ids of the process-wide workers: workqueue's in task order, tbb's without the caller.
 
-    Numbers of a parent process would reach the parent's threads, so a forked child looks anew.
+    The ids of a parent process would reach the parent's threads, so a forked child looks anew.
     Raises OSError when the pool does not start all its threads.
     """
     pid = os.getpid()

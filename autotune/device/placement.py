@@ -12,35 +12,39 @@ from autotune.device.topology import Core, Topology
 def place(topology: Topology, threads: int, placement: str) -> tuple[int, ...]:
     """The CPU of each of `threads` threads, in thread order; () when they are not pinned.
 
-    `free` leaves them to the operating system. `compact` fills a node, and in it a last-level
-    cache, before the next. `spread` deals threads to packages, nodes and caches in turn.
-    `node:k` stays on NUMA node k. All give every physical core a thread before any core gets a
-    second one, and fast cores of a hybrid part come before slow ones.
-
-    Raises ValueError naming what is impossible: an unknown placement or node, a node without
-    CPUs, or more threads than CPUs.
+    `free` leaves them to the operating system; `cpu_order` says what the others do. Raises
+    ValueError for more threads than it has CPUs, and as `cpu_order` does.
     """
     if threads < 1:
         raise ValueError(f"cannot place {threads} threads; at least one is needed.")
-    kind, _, number = placement.partition(":")
     if placement == "free":
         return ()
-    machine = topology.visible()
-    if placement in ("compact", "spread"):
-        cores = machine.cores
-        where = f"CPUs {format_cpu_list(machine.allowed)}"
-    elif kind == "node" and number.isdecimal():
-        cores = _cores_on(machine, int(number))
-        where = f"node {number}"
-    else:
-        raise ValueError(
-            f"unknown placement {placement!r}; use free, compact, spread or node:<id>."
-        )
-    order = _dealt(machine, cores) if placement == "spread" else _packed(machine, cores)
-    cpus = _core_by_core(order)
+    cpus = cpu_order(topology, placement)
     if threads > len(cpus):
-        raise ValueError(f"cannot place {threads} threads on the {len(cpus)} CPUs of {where}.")
+        raise ValueError(
+            f"cannot place {threads} threads {placement!r} on {len(cpus)} CPUs "
+            f"({format_cpu_list(cpus)})."
+        )
     return cpus[:threads]
+
+
+def cpu_order(topology: Topology, placement: str) -> tuple[int, ...]:
+    """The usable CPUs in the order a placement hands them out.
+
+    `compact` fills a node, and in it a last-level cache, before the next. `spread` deals threads
+    to packages, nodes and caches in turn. `node:k` stays on NUMA node k. All give every physical
+    core a thread before any core gets a second one, and fast cores of a hybrid part come before
+    slow ones. Raises ValueError for an unknown placement or node, or a node without usable CPUs.
+    """
+    kind, _, number = placement.partition(":")
+    machine = topology.visible()
+    if placement == "compact":
+        return _core_by_core(_packed(machine, machine.cores))
+    if placement == "spread":
+        return _core_by_core(_dealt(machine))
+    if kind == "node" and number.isdecimal():
+        return _core_by_core(_packed(machine, _cores_on(machine, int(number))))
+    raise ValueError(f"unknown placement {placement!r}; use free, compact, spread or node:<id>.")
 
 
 def _cores_on(machine: Topology, node: int) -> tuple[Core, ...]:
@@ -69,14 +73,14 @@ def _packed(machine: Topology, cores: Iterable[Core]) -> list[Core]:
     )
 
 
-def _dealt(machine: Topology, cores: Sequence[Core]) -> list[Core]:
-    """Packages in turn, within each its nodes in turn, within each its caches in turn."""
-    levels: tuple[Callable[[Core], int], ...] = (
-        lambda core: core.package,
-        lambda core: core.node,
-        _cache_index(machine),
-    )
-    return _deal(_packed(machine, cores), levels)
+def _dealt(machine: Topology) -> list[Core]:
+    """Packages in turn, within each its nodes, within each its caches.
+
+    Where a node holds several packages it is nodes first.
+    """
+    outer: list[Callable[[Core], int]] = [lambda core: core.package, lambda core: core.node]
+    outer.sort(key=lambda group: len({group(core) for core in machine.cores}))
+    return _deal(_packed(machine, machine.cores), (*outer, _cache_index(machine)))
 
 
 def _deal(cores: Sequence[Core], levels: Sequence[Callable[[Core], int]]) -> list[Core]:

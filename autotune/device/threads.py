@@ -42,6 +42,8 @@ def prepare(settings: ThreadSettings) -> Scope:
         plan = numba_plan(settings.threads, settings.cpus)
         if settings.cpus and settings.blas == "parallel" and settings.threads > 1:
             counts = (Exclusive(), *counts, *blas_pins(libraries, settings.cpus))
+            if not all(library.pinnable for library in libraries):
+                plan = replace(plan, pinning="caller")
     else:
         plan = plain_plan(settings, libraries)
     names = tuple(library.name for library in libraries)
