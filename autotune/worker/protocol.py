@@ -26,7 +26,9 @@ class Job:
     """One candidate to build, check and time; times in seconds.
 
     `problem` is the text of a ProblemKey. `incumbent` is the median to beat: the candidate is
-    dropped once it can no longer come within `margin` of it.
+    dropped once it can no longer come within `margin` of it. `time_limit` holds for each phase
+    (preparing the problem, building, checking, timing); a disturbed measurement of a candidate
+    that may win is repeated up to `retries` times.
     """
 
     problem: str
@@ -41,6 +43,7 @@ class Job:
     max_samples: int = 200
     budget: float = 2.0
     time_limit: float = 60.0
+    retries: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +64,23 @@ class Outcome:
     fingerprint: str = ""
     wall_seconds: float = 0.0
     circumstances: Mapping[str, Any] = field(default_factory=dict)
+    toolchain: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class RaceJob:
-    """Candidates (variant, config) to re-measure interleaved, in rounds, order varied."""
+    """Candidates (variant, config) to re-measure interleaved, in rounds, order varied.
+
+    Rounds end when each entrant's ratio to the fastest is known: its interval lies outside of
+    the equivalence `band`, or inside, or is narrower than `precision`.
+    """
 
     problem: str
     entrants: tuple[tuple[str, Mapping[str, Value]], ...]
     mode: Mode = "cold"
     seed: int = 0
     precision: float = 0.005
+    band: float = 0.01
     min_rounds: int = 10
     max_rounds: int = 200
     budget: float = 10.0
@@ -80,10 +89,15 @@ class RaceJob:
 
 @dataclass(frozen=True, slots=True)
 class RaceOutcome:
-    """Samples per entrant, row r of each taken in the same round; or why there are none."""
+    """Samples per entrant, the r-th of each taken in the same round; or why there are none.
+
+    `culprit` is the position of the entrant to blame for a race that failed.
+    """
 
     status: Status
     reason: str = ""
     samples: tuple[tuple[float, ...], ...] = ()
     wall_seconds: float = 0.0
     circumstances: Mapping[str, Any] = field(default_factory=dict)
+    toolchain: Mapping[str, str] = field(default_factory=dict)
+    culprit: int | None = None

@@ -1,0 +1,258 @@
+"""The correctness gate: what a candidate must pass before it is timed, and once more after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from autotune.arrays import Array
+from autotune.errors import AutotuneError
+from autotune.execution import Executable
+from autotune.inputs import Buffers, make_buffers
+from autotune.model import Problem, is_deterministic
+
+FACTOR = 2.0
+"""How much worse than a plain implementation an output may be unless its operation says more."""
+
+FLOOR_ULPS = 8.0
+"""Errors up to so many units in the last place of the output's magnitude always pass.
+
+A plain implementation can be exact by luck (small sizes, powers of two); a handful of roundings in
+another order must not fail for that.
+"""
+
+CHEAP_SECONDS = 0.05
+"""A problem whose reference takes less is checked on a second set of inputs as well."""
+
+Outputs = tuple[Array, ...]
+
+
+class GateError(AutotuneError):
+    """The reference itself cannot judge: it raised, or gave the wrong arrays or NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Outcome of a check; `error` and `bound` are relative to each output's magnitude.
+
+    They are those of the output that comes closest to its bound, or exceeds it furthest.
+    """
+
+    passed: bool
+    reason: str = ""
+    error: float | None = None
+    bound: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What an output must be: the float64 reference, its magnitude, and the error allowed."""
+
+    name: str
+    values: Array
+    magnitude: float
+    bound: float
+    dtype: np.dtype[Any]
+
+
+class Gate:
+    """Checks candidates on one problem; reference and plain implementation run once per seed.
+
+    The error of an output is max |x - reference| / max |reference| over all its elements. Sums of
+    products are accurate relative to the magnitude of what is summed, not of a result that happens
+    to cancel (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.5), so an
+    element-wise relative error would reject every implementation; the maximum, unlike a mean,
+    lets no single element be wrong. The bound is the operation's tolerance times that same error
+    of the plain implementation in the problem's dtype, as attention test suites have it.
+    """
+
+    def __init__(self, problem: Problem, seed: int = 0) -> None:
+        self.problem = problem
+        self.buffers = make_buffers(problem, seed)
+        started = perf_counter()
+        self.expected = expected_outputs(self.buffers)
+        self.reference_seconds = perf_counter() - started
+        self._second: tuple[Buffers, tuple[Expected, ...]] | None = None
+        if self.reference_seconds < CHEAP_SECONDS:
+            other = make_buffers(problem, seed + 1)
+            self._second = other, expected_outputs(other)
+
+    def check(
+        self, executable: Executable, first_call: Callable[[Callable[[], Any]], Any] | None = None
+    ) -> Verdict:
+        """Run a candidate on poisoned outputs and judge it.
+
+        `first_call` is given the very first call to make, so that a caller can time it. Raises
+        whatever the candidate raises.
+        """
+        outputs = run_once(executable, self.buffers, first_call)
+        verdict = self.judge(outputs)
+        if not verdict.passed:
+            return verdict
+        if is_deterministic(executable.variant):
+            differing = self._differs(executable, outputs)
+            if differing is not None:
+                return Verdict(False, differing, verdict.error, verdict.bound)
+        if self._second is not None:
+            buffers, expected = self._second
+            again = judge(run_once(executable, buffers), expected, buffers)
+            return verdict if again.passed and _closer(verdict, again) else again
+        return verdict
+
+    def repair(self) -> None:
+        """Make new buffers in place of any that a candidate has damaged."""
+        if self.buffers.damage() is not None:
+            self.buffers = make_buffers(self.problem, self.buffers.seed)
+        if self._second is not None and self._second[0].damage() is not None:
+            self._second = make_buffers(self.problem, self._second[0].seed), self._second[1]
+
+    def judge(self, outputs: Outputs) -> Verdict:
+        """Judge outputs that a candidate has just left, and what it did to everything else."""
+        return judge(outputs, self.expected, self.buffers)
+
+    def _differs(self, executable: Executable, first: Outputs) -> str | None:
+        again = run_once(executable, self.buffers)
+        for expected, one, other in zip(self.expected, first, again, strict=True):
+            if one.tobytes() != other.tobytes():
+                return f"{expected.name} differs between two runs, but it claims determinism"
+        return None
+
+
+def run_once(
+    executable: Executable,
+    buffers: Buffers,
+    make_call: Callable[[Callable[[], Any]], Any] | None = None,
+) -> Outputs:
+    """One call on restored inputs and poisoned outputs; returns the outputs as they stand then."""
+    buffers.reset()
+    arguments = call_arguments(executable, buffers)
+
+    def call() -> Any:
+        return executable.call(*arguments)
+
+    result = make_call(call) if make_call is not None else call()
+    return collect_outputs(executable, buffers, result)
+
+
+def call_arguments(executable: Executable, buffers: Buffers) -> tuple[Any, ...]:
+    """What `executable.call` takes."""
+    if executable.takes_outputs:
+        return buffers.arguments
+    return (*buffers.input_arrays, *buffers.scalars)
+
+
+def collect_outputs(executable: Executable, buffers: Buffers, result: Any) -> Outputs:
+    """Copies of the outputs after a call that returned `result`, in declared order.
+
+    Copies, and at once: what a candidate writes after it has returned comes too late.
+    """
+    if executable.takes_outputs:
+        return tuple([output.copy() for output in buffers.output_arrays])
+    operation = buffers.problem.operation
+    inputs = zip((t.name for t in operation.inputs), buffers.input_arrays, strict=True)
+    named: dict[str, Any] = dict(inputs)
+    fresh = (np.array(each) for each in executable.returned(result))
+    named |= zip((t.name for t in operation.fresh_outputs), fresh, strict=True)
+    return tuple([named[tensor.name] for tensor in operation.outputs])
+
+
+def expected_outputs(buffers: Buffers) -> tuple[Expected, ...]:
+    """Run reference and plain implementation; GateError if the reference cannot judge."""
+    problem = buffers.problem
+    operation = problem.operation
+    dtypes = [np.dtype(t.dtype or problem.dtype) for t in operation.outputs]
+    wide = _run(buffers, operation.reference, np.dtype(np.float64))
+    own = _run(buffers, operation.plain, None)
+    expected = []
+    for tensor, dtype, values, plain in zip(operation.outputs, dtypes, wide, own, strict=True):
+        if np.isnan(values).any():
+            raise GateError(f"the reference of {operation.name} gives NaN in {tensor.name}.")
+        magnitude = _magnitude(values)
+        factor = operation.tolerance.get(tensor.name, FACTOR)
+        floor = FLOOR_ULPS * _epsilon(dtype)
+        bound = max(factor * _plain_error(plain, values, magnitude), floor)
+        expected.append(Expected(tensor.name, values, magnitude, bound, dtype))
+    return tuple(expected)
+
+
+def _run(
+    buffers: Buffers, function: Callable[..., Any], dtype: np.dtype[Any] | None
+) -> tuple[Array, ...]:
+    """Outputs of reference or plain implementation on copies of the inputs, in float64."""
+    problem = buffers.problem
+    operation = problem.operation
+    scalars: Mapping[str, Any] = dict(zip(operation.scalars, buffers.scalars, strict=True))
+    inputs = [
+        np.array(each, dtype=dtype if np.issubdtype(each.dtype, np.inexact) else None, order="C")
+        for each in buffers.input_arrays
+    ]
+    with np.errstate(all="ignore"):
+        results = function(*inputs, **problem.flags, **scalars)
+    results = results if isinstance(results, tuple | list) else (results,)
+    shapes = [tensor.shape(problem.sizes) for tensor in operation.outputs]
+    if [np.shape(each) for each in results] != shapes:
+        found = ", ".join(str(np.shape(each)) for each in results)
+        raise GateError(f"the reference of {operation.name} gave {found}, expected {shapes}.")
+    return tuple(np.asarray(each, dtype=np.float64) for each in results)
+
+
+def _magnitude(values: Array) -> float:
+    """Largest finite magnitude; 1 for an output without one, so that errors stay absolute."""
+    finite = np.abs(values[np.isfinite(values)])
+    return float(finite.max(initial=0.0)) or 1.0
+
+
+def _epsilon(dtype: np.dtype[Any]) -> float:
+    return float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
+
+
+def _plain_error(plain: Array, values: Array, magnitude: float) -> float:
+    """Error of the plain implementation where it is finite: its overflows excuse nobody's."""
+    both = np.isfinite(plain) & np.isfinite(values)
+    return float(np.abs(plain[both] - values[both]).max(initial=0.0)) / magnitude
+
+
+def judge(outputs: Outputs, expected: tuple[Expected, ...], buffers: Buffers) -> Verdict:
+    """Compare every element of every output, and see that nothing else was written."""
+    worst: Verdict | None = None
+    for output, target in zip(outputs, expected, strict=True):
+        verdict = _judge_output(output, target)
+        if not verdict.passed:
+            return verdict
+        worst = verdict if worst is None or _closer(verdict, worst) else worst
+    damage = buffers.damage()
+    if damage is not None:
+        return Verdict(False, damage)
+    return worst or Verdict(True)
+
+
+def _closer(one: Verdict, other: Verdict) -> bool:
+    """Whether `one` is closer to its bound than `other` is."""
+    return _share(one) >= _share(other)
+
+
+def _share(verdict: Verdict) -> float:
+    return (verdict.error or 0.0) / verdict.bound if verdict.bound else 0.0
+
+
+def _judge_output(output: Array, target: Expected) -> Verdict:
+    if output.shape != target.values.shape or output.dtype != target.dtype:
+        found = f"{output.dtype} {output.shape}"
+        wanted = f"{target.dtype} {target.values.shape}"
+        return Verdict(False, f"{target.name} is {found}, not {wanted}")
+    count = int(np.isnan(output).sum())
+    if count:
+        share = f"{count} of {output.size} elements"
+        return Verdict(False, f"{target.name} has {share} unwritten or not a number")
+    with np.errstate(invalid="ignore", over="ignore"):
+        # Where both are the same infinity their difference is not a number, yet they are equal.
+        difference = np.where(output == target.values, 0.0, np.abs(output - target.values))
+    error = float(difference.max(initial=0.0)) / target.magnitude
+    if not error <= target.bound:
+        reason = f"{target.name} is off by {error:.3g} of its magnitude, allowed {target.bound:.3g}"
+        return Verdict(False, reason, error if np.isfinite(error) else None, target.bound)
+    return Verdict(True, "", error, target.bound)

@@ -1,0 +1,179 @@
+"""Measuring one candidate: gate, timing, gate again, and what the machine did meanwhile."""
+
+from __future__ import annotations
+
+import gc
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from autotune.disturbance import Load, disturbances, surroundings
+from autotune.execution import Executable
+from autotune.fingerprint import fingerprint, toolchain
+from autotune.model import Config, workspace_bytes
+from autotune.registry import registry
+from autotune.timing import Plan, Sampler, Timing, time_candidate
+from autotune.verify import Gate
+from autotune.worker.protocol import Job, Outcome, Status
+from autotune.worker.session import Built, Session, failure
+
+PAUSE_SECONDS = 0.2
+"""Before a disturbed measurement is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One timing of a candidate and what disturbed it."""
+
+    timing: Timing
+    load: Load
+    reasons: tuple[str, ...]
+
+
+def measure(session: Session, job: Job) -> Outcome:
+    """Build, check and time a candidate; whatever it raises becomes the outcome's reason."""
+    started = time.perf_counter()
+    outcome = Outcome("failed")
+    try:
+        problem = session.problem(job.problem)
+        variant = registry.variant(problem.operation, job.variant)
+        missing = variant.unavailable()
+        if missing is not None:
+            return Outcome("unavailable", missing)
+        config = Config(dict(job.config))
+        outcome = replace(
+            outcome,
+            fingerprint=fingerprint(variant),
+            toolchain=toolchain(),
+            workspace_bytes=workspace_bytes(variant, problem, config),
+        )
+        gate = session.gate(problem, job.seed)
+        built = session.build(gate, variant, config)
+        outcome = _with_verdict(outcome, built)
+        if built.verdict.passed:
+            outcome = _timed(session, gate, built.executable, job, outcome)
+    except BaseException as error:
+        status, reason = failure(error)
+        outcome = replace(outcome, status=status, reason=reason)
+    return replace(outcome, wall_seconds=time.perf_counter() - started)
+
+
+def _with_verdict(outcome: Outcome, built: Built) -> Outcome:
+    verdict = built.verdict
+    return replace(
+        outcome,
+        status="ok" if verdict.passed else "wrong",
+        reason=verdict.reason,
+        error=verdict.error,
+        error_bound=verdict.bound,
+        compile_seconds=built.compile_seconds,
+        first_call_seconds=built.first_call_seconds,
+    )
+
+
+def _timed(
+    session: Session, gate: Gate, executable: Executable, job: Job, outcome: Outcome
+) -> Outcome:
+    """Time a candidate that has passed, then check once more what its last call left."""
+    session.say("timing")
+    evicted = session.evictor.seconds if job.mode == "cold" else 0.0
+    gc.collect()
+    gc.disable()
+    try:
+        sampler = session.sampler(gate, executable, job.mode)
+        attempts = _attempts(session, gate, sampler, job)
+    finally:
+        gc.enable()
+    session.say("checking")
+    verdict = session.recheck(gate, executable, sampler.result)
+    best = min(attempts, key=lambda each: (bool(each.reasons), each.timing.interval.width))
+    circumstances = _circumstances(session, executable, job, best)
+    circumstances |= {"batch": sampler.batch, "attempts": len(attempts)}
+    if job.mode == "cold":
+        circumstances["evicted_bytes"] = session.evictor.nbytes
+        circumstances["evict_seconds"] = round(session.evictor.seconds - evicted, 6)
+    outcome = replace(outcome, circumstances=circumstances)
+    if not verdict.passed:
+        reason = f"went wrong under repetition: {verdict.reason}"
+        return replace(outcome, status="wrong", reason=reason, error=verdict.error)
+    interval = best.timing.interval
+    return replace(
+        outcome,
+        status=_status(best),
+        reason="; ".join(best.reasons),
+        samples=best.timing.samples,
+        median=interval.median,
+        low=interval.low,
+        high=interval.high,
+    )
+
+
+def _status(attempt: Attempt) -> Status:
+    if attempt.timing.stop == "dropped":
+        return "dropped"
+    return "disturbed" if attempt.reasons else "ok"
+
+
+def _attempts(session: Session, gate: Gate, sampler: Sampler, job: Job) -> list[Attempt]:
+    """Time until undisturbed, or until there is no point in trying again.
+
+    When repeating has not helped the candidates before, the machine is simply busy, and each
+    such candidate takes one chance from the next.
+    """
+    plan = Plan(
+        precision=job.precision,
+        min_samples=job.min_samples,
+        max_samples=job.max_samples,
+        budget=job.budget,
+        incumbent=job.incumbent,
+        margin=job.margin,
+        limit=session.physical_limit(gate.problem, job.mode),
+    )
+    attempts: list[Attempt] = []
+    for chance in range(max(0, job.retries - session.futile_retries), -1, -1):
+        before = session.watch.read()
+        timing = time_candidate(sampler, plan)
+        load = session.watch.load(before, session.watch.read())
+        attempts.append(Attempt(timing, load, disturbances(timing.samples, load)))
+        if not attempts[-1].reasons:
+            session.futile_retries = 0
+        if not attempts[-1].reasons or not _may_win(timing, job):
+            return attempts
+        if chance:
+            session.say("timing")
+            time.sleep(PAUSE_SECONDS)
+    session.futile_retries += len(attempts) > 1
+    return attempts
+
+
+def _may_win(timing: Timing, job: Job) -> bool:
+    return job.incumbent is None or timing.interval.low < job.incumbent
+
+
+def _circumstances(
+    session: Session, executable: Executable, job: Job, attempt: Attempt
+) -> dict[str, Any]:
+    """What a measurement was taken under, as plain values."""
+    timing, load = attempt.timing, attempt.load
+    found: dict[str, Any] = {
+        "mode": job.mode,
+        "seed": job.seed,
+        "stop": timing.stop,
+        "warm_up_calls": timing.warm_up_calls,
+        "coverage": round(timing.interval.coverage, 4),
+        "foreign_load": round(load.foreign, 4),
+        "steal": round(load.steal, 4),
+        "involuntary_switches": load.switches,
+        **surroundings(),
+    }
+    if attempt.reasons:
+        found["disturbed"] = list(attempt.reasons)
+    record = executable.thread_record()
+    if record is not None:
+        found["threads"] = record.threads
+        found["cpus"] = list(record.asked or record.used)
+        found["pinning"] = record.pinning
+        found["threading_layer"] = record.layer
+    else:
+        found["cpus"] = list(session.cpus)
+    return found

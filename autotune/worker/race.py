@@ -1,0 +1,126 @@
+"""The race: leaders timed in turn, round by round, so that whatever drifts hits all alike."""
+
+from __future__ import annotations
+
+import gc
+import random
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from autotune.disturbance import surroundings
+from autotune.fingerprint import toolchain
+from autotune.model import Config
+from autotune.registry import registry
+from autotune.statistics import ratio_interval
+from autotune.timing import Sampler
+from autotune.verify import Gate
+from autotune.worker.protocol import RaceJob, RaceOutcome
+from autotune.worker.session import Built, Session, failure
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A candidate in the race."""
+
+    built: Built
+    sampler: Sampler
+
+
+class _DisqualifiedError(Exception):
+    """An entrant that failed the gate; carries the outcome."""
+
+    def __init__(self, outcome: RaceOutcome) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
+
+
+def race(session: Session, job: RaceJob) -> RaceOutcome:
+    """Build and check every entrant, then time them in shuffled rounds until it is decided."""
+    started = time.perf_counter()
+    current: int | None = None
+    try:
+        gate = session.gate(session.problem(job.problem), job.seed)
+        entrants = []
+        for current in range(len(job.entrants)):
+            session.entrant = current
+            entrants.append(_enter(session, gate, job, current))
+        session.entrant = None
+        session.say("racing")
+        gc.collect()
+        gc.disable()
+        before = session.watch.read()
+        order = random.Random(job.seed)
+        rounds: list[list[float]] = []
+        while not _over(rounds, job, time.perf_counter() - started):
+            times = [0.0] * len(entrants)
+            for current in order.sample(range(len(entrants)), len(entrants)):
+                times[current] = entrants[current].sampler()
+            rounds.append(times)
+        load = session.watch.load(before, session.watch.read())
+        for current, entrant in enumerate(entrants):
+            _check_again(session, gate, entrant, current)
+        outcome = RaceOutcome(
+            "ok",
+            samples=tuple(zip(*rounds, strict=True)),
+            circumstances={
+                "mode": job.mode,
+                "rounds": len(rounds),
+                "foreign_load": round(load.foreign, 4),
+                "steal": round(load.steal, 4),
+                **surroundings(),
+            },
+        )
+    except _DisqualifiedError as error:
+        outcome = error.outcome
+    except BaseException as error:
+        status, reason = failure(error)
+        outcome = RaceOutcome(status, reason, culprit=current)
+    finally:
+        session.entrant = None
+        gc.enable()
+    return replace(outcome, wall_seconds=time.perf_counter() - started, toolchain=toolchain())
+
+
+def _enter(session: Session, gate: Gate, job: RaceJob, position: int) -> Entrant:
+    name, config = job.entrants[position]
+    variant = registry.variant(gate.problem.operation, name)
+    built = session.build(gate, variant, Config(dict(config)))
+    if not built.verdict.passed:
+        raise _DisqualifiedError(RaceOutcome("wrong", built.verdict.reason, culprit=position))
+    sampler = session.sampler(gate, built.executable, job.mode)
+    sampler()
+    return Entrant(built, sampler)
+
+
+def _check_again(session: Session, gate: Gate, entrant: Entrant, position: int) -> None:
+    entrant.sampler()
+    verdict = session.recheck(gate, entrant.built.executable, entrant.sampler.result)
+    if not verdict.passed:
+        reason = f"went wrong under repetition: {verdict.reason}"
+        raise _DisqualifiedError(RaceOutcome("wrong", reason, culprit=position))
+
+
+def _over(rounds: Sequence[Sequence[float]], job: RaceJob, spent: float) -> bool:
+    if len(rounds) < job.min_rounds and spent < 3.0 * job.budget:
+        return False
+    return bool(rounds) and (
+        len(rounds) >= job.max_rounds or spent >= job.budget or decided(rounds, job)
+    )
+
+
+def decided(rounds: Sequence[Sequence[float]], job: RaceJob) -> bool:
+    """Whether it is known of every entrant if it is as fast as the fastest.
+
+    Known means: the interval of its ratio to the fastest lies above the equivalence band, or
+    within it, or is narrower than the wanted precision.
+    """
+    columns = list(zip(*rounds, strict=True))
+    leader = min(columns, key=statistics.median)
+    for column in columns:
+        ratio = ratio_interval(column, leader)
+        within = ratio.high <= 1.0 + job.band and ratio.low >= 1.0 - job.band
+        if not (ratio.low > 1.0 + job.band or within or ratio.settled(job.precision)):
+            return False
+    return True
