@@ -54,8 +54,8 @@ def tree(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 READ = re.compile(
     r"[^/]+/(proc/(cpuinfo|meminfo|mounts|self)|cgroup|dev/cpuset|sys/fs/cgroup|sys/devices/"
-    r"(cpu_atom|system/(node|cpu/(online|cpu\d+/(online|topology|cpu_capacity|"
-    r"cpufreq/cpuinfo_max_freq|cache/index\d+/(level|size|type|shared))))))"
+    r"(cpu_atom|system/(node|cpu/(online|cpufreq|cpu\d+/(online|topology|"
+    r"cpu_capacity|cpufreq|cache/index\d+/(level|size|type|shared))))))"
 )
 
 
