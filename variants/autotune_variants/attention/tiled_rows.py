@@ -1,0 +1,95 @@
+"""What the tiled kernels share: addresses of rows, packing of tiles, who owns which tile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from autotune_variants.attention.tiled_table import contiguous, number_size
+from autotune_variants.fastmath import INNER
+
+
+@njit(**INNER)
+def rows(array: Any, b: Any, h: Any, first: Any) -> Any:
+    """(address of array[b, h, first, 0], elements from row to row) of an array (B, H, N, D)."""
+    offset = b * array.strides[0] + h * array.strides[1] + first * array.strides[2]
+    return np.intp(array.ctypes.data) + offset, array.strides[2] // array.itemsize
+
+
+@njit(**INNER)
+def matrix(array: Any) -> Any:
+    """(address, elements from row to row) of a C-contiguous matrix."""
+    return np.intp(array.ctypes.data), array.shape[1]
+
+
+@njit(**INNER)
+def carve(table: Any, address: Any, height: Any, width: Any) -> Any:
+    """(contiguous matrix at `address`, where the next one may start)."""
+    size = height * width * number_size(table)
+    return contiguous(table, address, height, width), address + size
+
+
+@njit(**INNER)
+def fill(target: Any, value: Any) -> Any:
+    """Every element of a matrix becomes `value`."""
+    for i in range(target.shape[0]):
+        for d in range(target.shape[1]):
+            target[i, d] = value
+
+
+@njit(**INNER)
+def has_rows(array: Any) -> Any:
+    """Whether BLAS can read array[b, h] in place: unit last stride, forward rows, no overlap."""
+    step = array.strides[2]
+    size = array.itemsize
+    unit = array.strides[3] == size or array.shape[3] <= 1
+    return unit and step % size == 0 and step >= array.shape[3] * size
+
+
+@njit(**INNER)
+def copy_rows(source: Any, b: Any, h: Any, first: Any, count: Any, target: Any) -> Any:
+    """target[i, :] = source[b, h, first + i, :] for `count` rows."""
+    for i in range(count):
+        for d in range(source.shape[3]):
+            target[i, d] = source[b, h, first + i, d]
+
+
+@njit(**INNER)
+def copy_columns(source: Any, b: Any, h: Any, first: Any, count: Any, target: Any) -> Any:
+    """target[:, i] = source[b, h, first + i, :] for `count` rows."""
+    for d in range(source.shape[3]):
+        for i in range(count):
+            target[d, i] = source[b, h, first + i, d]
+
+
+@njit(**INNER)
+def rows_or_copy(source: Any, b: Any, h: Any, first: Any, count: Any, target: Any) -> Any:
+    """The rows as BLAS takes them: in place where it can read them, else copied to `target`."""
+    if has_rows(source):
+        return rows(source, b, h, first)
+    copy_rows(source, b, h, first, count, target)
+    return matrix(target)
+
+
+@njit(**INNER)
+def owner(done: Any, cost: Any, total: Any, workers: Any) -> Any:
+    """Worker of a piece of work of size `cost` with `done` before it, out of `total`."""
+    return min((2 * done + cost) * workers // (2 * max(total, 1)), workers - 1)
+
+
+@njit(**INNER)
+def visible_keys(query: Any, nq: Any, nk: Any, causal: Any) -> Any:
+    """How many keys, from the first on, `query` may attend (bottom-right alignment)."""
+    if not causal:
+        return nk
+    return min(max(query + 1 + nk - nq, 0), nk)
+
+
+@njit(**INNER)
+def first_query(key: Any, nq: Any, nk: Any, causal: Any) -> Any:
+    """The first query that may attend `key` (bottom-right alignment); nq if none may."""
+    if not causal:
+        return 0
+    return min(max(key + nq - nk, 0), nq)
