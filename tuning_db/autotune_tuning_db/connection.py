@@ -93,7 +93,7 @@ def look(path: Path) -> Finding:
     try:
         with contextlib.closing(_connect(path)) as db:
             return _examine(db, path, thorough=path.stat().st_size <= _CHECKED_BYTES)
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         if kind_of(error) == "corrupt":
             return Finding(damage=str(error))
         raise
@@ -223,8 +223,14 @@ def _open_uri(path: Path, options: str) -> Database:
 
 
 def _wrap(connection: sqlite3.Connection) -> Database:
+    # A damaged text is one bad value, not a failed query.
+    connection.text_factory = _decode
     # Plugins of sqlite-utils are other people's code on every connection: not for a store.
     return Database(connection, execute_plugins=False)
+
+
+def _decode(text: bytes) -> str:
+    return text.decode(errors="replace")
 
 
 @contextlib.contextmanager

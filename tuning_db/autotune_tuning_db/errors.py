@@ -59,11 +59,15 @@ _KIND_OF_CODE: tuple[tuple[str, Kind], ...] = (
     ("SQLITE_READONLY", "readonly"),
     ("SQLITE_PERM", "readonly"),
     ("SQLITE_CANTOPEN", "unopenable"),
+    ("SQLITE_ERROR", "corrupt"),  # our statements are fixed: a table or column is gone
+    ("SQLITE_MISMATCH", "corrupt"),
 )
 
 
-def kind_of(error: sqlite3.Error) -> Kind | None:
-    """The kind of a SQLite error, None for one that is a mistake in our own SQL."""
+def kind_of(error: Exception) -> Kind | None:
+    """The kind of a SQLite error, None for one that says nothing about the file."""
+    if isinstance(error, UnicodeDecodeError):  # from the name of a column
+        return "corrupt"
     code = getattr(error, "sqlite_errorname", "") or ""
     return next((kind for prefix, kind in _KIND_OF_CODE if code.startswith(prefix)), None)
 
@@ -73,7 +77,7 @@ def translated(path: Path) -> Iterator[None]:
     """Turns what SQLite and the operating system raise about this file into `StoreError`."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         kind = kind_of(error)
         if kind is None:
             raise

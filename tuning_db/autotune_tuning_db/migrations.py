@@ -98,7 +98,11 @@ TABLES = ("devices", "campaigns", "trials", "policies", "pins", "generation")
 
 def applied(db: Database) -> list[str]:
     """The names of the migrations this database has had, oldest first."""
-    return [migration.name for migration in MIGRATIONS.applied(db)]
+    table = Migrations.migrations_table
+    if table not in db.table_names():
+        return []
+    query = f"SELECT name FROM {table} WHERE migration_set = ? ORDER BY rowid"
+    return [name for (name,) in db.execute(query, [MIGRATIONS.name]).fetchall()]
 
 
 def known() -> list[str]:
