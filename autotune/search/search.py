@@ -156,8 +156,10 @@ class Search:
     def _alive(self, known: _Known) -> bool:
         if self._whole:
             return True
+        if known.told < self.strategy.grace:
+            return True
         limit = self.strategy.hopeless * self._progress.best
-        return known.told < self.strategy.grace or known.best_seconds <= limit
+        return known.best is not None and known.best_seconds <= limit
 
     def _finished(self) -> bool:
         if self._whole or self._progress.since < self._patience:

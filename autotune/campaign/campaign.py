@@ -1,0 +1,185 @@
+"""The campaign: problems measured one after the other on one device, within one budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from pathlib import Path
+
+from autotune.campaign.budget import expected_seconds, share
+from autotune.campaign.events import (
+    CampaignEnded,
+    CampaignResult,
+    CampaignStarted,
+    Listener,
+    ProblemResult,
+    Waiting,
+    silent,
+)
+from autotune.campaign.run import ProblemRun
+from autotune.campaign.session import Measurer, Session, Settings
+from autotune.device import Device, find_device
+from autotune.errors import CampaignError, StoreUnavailableError, UserError
+from autotune.lock import device_lock
+from autotune.model.problem import Problem
+from autotune.registry import registry
+from autotune.store import open_tuning_db
+from autotune_tuning_db import DeviceRow, Store, StoreError
+
+_NAMED = 8
+
+
+class CampaignInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a campaign; the message says what was kept and how to go on."""
+
+
+def local_worker(device: Device) -> Measurer:
+    """A worker process for the device, with the plugin files of this process."""
+    from autotune.plugins import plugin_files
+    from autotune.worker.client import Worker
+
+    return Worker(device, plugin_files=plugin_files())
+
+
+class Campaign:
+    """Tunes problems on one device.
+
+    Every trial is committed to the store as it ends, and a later campaign over the same problems
+    goes on where this one stopped, however it stopped. While it runs it holds the device's lock.
+
+    Args:
+        problems: what to tune; a problem that occurs twice is tuned once.
+        device: where; by default the best one of this machine.
+        settings: budget, mode, seed and how a winner is declared.
+        store: the tuning database, open or as a path; by default the one of the settings in force.
+        progress: called with every event, in this thread.
+        make_worker: what measures; by default a process of its own.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        *,
+        device: Device | None = None,
+        settings: Settings | None = None,
+        store: Store | str | Path | None = None,
+        progress: Listener | None = None,
+        make_worker: Callable[[Device], Measurer] = local_worker,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not problems:
+            raise UserError("there is no problem to tune; name an operation and a shape.")
+        self.problems = tuple(dict.fromkeys(problems))
+        self.device = device or find_device()
+        self.settings = settings or Settings()
+        self._store = store
+        self._emit = progress or silent
+        self._make_worker = make_worker
+        self._clock = clock
+        self._kept = 0
+        self._done: list[ProblemResult] = []
+
+    def run(self) -> CampaignResult:
+        """Measure every problem and store its policy.
+
+        Raises:
+            CampaignError: nothing could be measured for any problem; older policies stay.
+            CampaignInterrupted: Ctrl-C; what was measured is kept.
+            StoreUnavailableError: the tuning database cannot be used.
+        """
+        try:
+            with self._opened() as store:
+                return self._locked(store)
+        except StoreError as error:
+            raise StoreUnavailableError(str(error)) from error
+        except CampaignInterrupted:
+            raise
+        except KeyboardInterrupt:
+            raise CampaignInterrupted(self._kept_message()) from None
+
+    def _opened(self) -> AbstractContextManager[Store]:
+        """The store; one that was passed open stays open."""
+        if self._store is None:
+            return open_tuning_db()
+        if isinstance(self._store, str | Path):
+            from autotune_tuning_db import open_store
+
+            return open_store(self._store)
+        return nullcontext(self._store)
+
+    def _locked(self, store: Store) -> CampaignResult:
+        with (
+            device_lock(self.device.identity, waiting=lambda text: self._emit(Waiting(text))),
+            closing(self._make_worker(self.device)) as worker,
+        ):
+            session = self._session(store, worker)
+            try:
+                result = self._measure_all(session)
+            finally:
+                self._kept = session.kept
+            store.end_campaign(session.campaign)
+        self._emit(CampaignEnded(result))
+        if len(result.empty) == len(result.results):
+            raise CampaignError(_nothing_measured(result))
+        return result
+
+    def _session(self, store: Store, worker: Measurer) -> Session:
+        from autotune.fingerprint import toolchain
+
+        device, settings = self.device, self.settings
+        store.add_device(
+            DeviceRow(device.identity, device.kind, device.family, device.label, device.facts)
+        )
+        described = {
+            "budget": settings.budget,
+            "mode": settings.mode,
+            "seed": settings.seed,
+            "band": settings.band,
+            "problems": [problem.key.text for problem in self.problems],
+        }
+        campaign = store.start_campaign(device.identity, described)
+        return Session(
+            device, worker, store, campaign, settings, self._clock, self._emit, toolchain()
+        )
+
+    def _measure_all(self, session: Session) -> CampaignResult:
+        started = self._clock()
+        self._emit(
+            CampaignStarted(
+                self.device.identity, self.device.label, len(self.problems), self.settings.budget
+            )
+        )
+        weights = [
+            expected_seconds(problem, registry.variants(problem.operation), self.device)
+            for problem in self.problems
+        ]
+        for index, problem in enumerate(self.problems):
+            left = self.settings.budget - (self._clock() - started)
+            run = ProblemRun(session, problem, index=index, share=share(left, weights[index:]))
+            self._done.append(run.run())
+        return CampaignResult(
+            self.device.identity,
+            self.settings.mode,
+            tuple(self._done),
+            self._clock() - started,
+        )
+
+    def _kept_message(self) -> str:
+        done = len(self._done)
+        return (
+            f"interrupted; kept {self._kept} measurements and the policies of {done} of "
+            f"{len(self.problems)} problems. Run the same command to go on from here."
+        )
+
+
+def _nothing_measured(result: CampaignResult) -> str:
+    lines = [line for each in result.results for line in each.reasons()]
+    shown = "\n".join(f"  {line}" for line in lines[:_NAMED])
+    more = f"\n  and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
+    problems = ", ".join(str(each.problem) for each in result.results[:3])
+    return (
+        f"no candidate could be measured for {problems}; nothing was stored as winner and an "
+        f"earlier policy stays in force.\n{shown}{more}"
+    )

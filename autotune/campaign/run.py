@@ -1,0 +1,196 @@
+"""One problem of a campaign: from its candidates to its policy."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+from autotune.campaign.events import (
+    MEASURED,
+    ProblemEnded,
+    ProblemResult,
+    ProblemStarted,
+    TrialEnded,
+    TrialStarted,
+)
+from autotune.campaign.neighbours import winners_nearby
+from autotune.campaign.records import Circumstances, gather, one_line
+from autotune.campaign.session import Session
+from autotune.campaign.verdict import decide, stored_policy
+from autotune.fingerprint import fingerprint
+from autotune.model.problem import Candidate, Problem
+from autotune.registry import registry
+from autotune.search import Search, Strategy, build_space
+from autotune.worker.protocol import Job, Status
+from autotune_policies import Policy
+
+
+class ProblemRun:
+    """Measures one problem within its share of the budget, and settles its policy."""
+
+    def __init__(self, session: Session, problem: Problem, *, index: int, share: float) -> None:
+        self.session, self.problem, self.index, self.share = session, problem, index, share
+        self._started = session.clock()
+        settings = session.settings
+        self.variants = {v.name: v for v in registry.variants(problem.operation)}
+        self.space = build_space(
+            problem, self.variants.values(), session.device, device_kind=session.device.kind
+        )
+        names = [home.variant for home in self.space.variants]
+        self._fingerprints = {name: fingerprint(self.variants[name]) for name in names}
+        self._where = Circumstances(
+            session.campaign, problem.key, session.device.identity, settings.mode
+        )
+        stored = session.store.trials(problem.key, session.device.identity, mode=settings.mode)
+        self.evidence = gather(
+            stored, self.space, self.variants, self._fingerprints, session.toolchain
+        )
+        self.search = Search(
+            self.space,
+            seed=settings.seed,
+            seeds=winners_nearby(session, problem),
+            strategy=Strategy(band=settings.band),
+        )
+        for candidate, row in self.evidence.rows.items():
+            self.search.tell(candidate, row.median if row.status in MEASURED else None)
+        self._known = len(self.evidence.rows)
+        self._defaults = {home.candidate(home.default) for home in self.space.variants}
+        self._counts: Counter[Status] = Counter()
+        self._measuring = 0.0
+        self._stopped = "nothing better was left to try"
+
+    def run(self) -> ProblemResult:
+        """Measure, race, choose; every trial is in the store before the next begins."""
+        self.session.emit(
+            ProblemStarted(
+                self.problem,
+                self.index,
+                len(self.space),
+                tuple(home.variant for home in self.space.variants),
+                self.space.skipped,
+                self._known,
+                self.share,
+            )
+        )
+        while (outdated := self.evidence.outdated()) and not self._over():
+            self._measure(outdated[0])
+        while (candidate := self._next()) is not None:
+            self._measure(candidate)
+        result = self._settled()
+        self.session.emit(ProblemEnded(result))
+        return result
+
+    def _next(self) -> Candidate | None:
+        """The next candidate; past the budget only defaults that are still to be measured."""
+        candidate = self.search.ask()
+        if candidate is None or candidate in self._defaults or not self._over():
+            return candidate
+        return None
+
+    def _over(self) -> bool:
+        settings = self.session.settings
+        if settings.trials is not None and self._counts.total() >= settings.trials:
+            self._stopped = f"{settings.trials} trials were made"
+            return True
+        if self._left() <= settings.race_seconds(self.share):
+            self._stopped = "the time was up"
+            return True
+        return False
+
+    def _left(self) -> float:
+        return self.share - (self.session.clock() - self._started)
+
+    def _measure(self, candidate: Candidate) -> None:
+        session = self.session
+        session.emit(TrialStarted(candidate))
+        job = self._job(candidate)
+        outcome = session.worker.measure(job)
+        if outcome.toolchain:
+            session.toolchain = self.evidence.toolchain = dict(outcome.toolchain)
+        row = self._where.trial(
+            job, outcome, self._fingerprints[candidate.variant], session.toolchain
+        )
+        session.store.add_trial(row)
+        session.kept += 1
+        self.evidence.add(row)
+        measured = row.status in MEASURED
+        self.search.tell(candidate, row.median if measured else None)
+        self._measuring += outcome.wall_seconds
+        status: Status = row.status  # type: ignore[assignment]
+        self._counts[status] += 1
+        self._report(candidate, status, one_line(row.reason), row.median if measured else None)
+
+    def _job(self, candidate: Candidate) -> Job:
+        settings = self.session.settings
+        best = self.evidence.choices()[:1]
+        return Job(
+            problem=self.problem.key.text,
+            variant=candidate.variant,
+            config=dict(candidate.config),
+            mode=settings.mode,
+            seed=settings.seed,
+            incumbent=best[0].seconds if best else None,
+            budget=settings.trial_seconds(self.share),
+            time_limit=min(settings.time_limit, max(20.0, self.share)),
+        )
+
+    def _report(
+        self, candidate: Candidate, status: Status, reason: str, seconds: float | None
+    ) -> None:
+        best, best_seconds, lead = self._standing()
+        self.session.emit(
+            TrialEnded(
+                candidate,
+                status,
+                reason,
+                seconds,
+                best,
+                best_seconds,
+                lead,
+                max(self._left(), 0.0),
+                Counter(self._counts),
+            )
+        )
+
+    def _standing(self) -> tuple[Candidate | None, float | None, float | None]:
+        """The best candidate, its time, and how much slower the best other variant is."""
+        best: dict[str, tuple[float, Candidate]] = {}
+        for candidate, row in self.evidence.rows.items():
+            if row.status in MEASURED and self.evidence.current(row):
+                entry = (row.median or math.inf, candidate)
+                best[row.variant] = min(best.get(row.variant, entry), entry, key=lambda e: e[0])
+        if not best:
+            return None, None, None
+        (seconds, winner), *others = sorted(best.values(), key=lambda entry: entry[0])
+        return winner, seconds, others[0][0] / seconds - 1.0 if others else None
+
+    def _settled(self) -> ProblemResult:
+        policy = stored_policy(self.session, self.problem)
+        renewed = not self._still_holds(policy)
+        if renewed:
+            before = self.session.clock()
+            made = decide(self.session, self.problem, self.evidence, share=self.share)
+            self._measuring += self.session.clock() - before
+            renewed, policy = made is not None, made
+        return ProblemResult(
+            problem=self.problem,
+            policy=policy,
+            renewed=renewed,
+            counts=Counter(self._counts),
+            failures=self.evidence.failures(),
+            skipped=self.space.skipped,
+            known=self._known,
+            candidates=len(self.space),
+            stopped=self._stopped,
+            seconds=self.session.clock() - self._started,
+            measuring_seconds=self._measuring,
+        )
+
+    def _still_holds(self, policy: Policy | None) -> bool:
+        """Whether nothing was measured since the stored policy, and its sources are the same."""
+        if policy is None or self._counts.total() or policy.origin != "tuned":
+            return False
+        current: Mapping[str, str] = self._fingerprints
+        same = all(current.get(c.variant) == c.fingerprint for c in policy.variants)
+        return same and dict(policy.toolchain) == dict(self.evidence.toolchain)

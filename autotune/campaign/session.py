@@ -1,0 +1,65 @@
+"""What all problems of one campaign share: device, worker, store, clock and listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from autotune.campaign.events import Listener
+from autotune.device import Device
+from autotune.worker.protocol import Job, Mode, Outcome, RaceJob, RaceOutcome
+from autotune_tuning_db import Store
+
+
+class Measurer(Protocol):
+    """The worker as a campaign uses it."""
+
+    def measure(self, job: Job) -> Outcome: ...
+
+    def race(self, job: RaceJob) -> RaceOutcome: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a campaign measures and chooses.
+
+    `budget` in seconds is for all problems together; `trials` is the most candidates to measure
+    for one problem (the default of every variant is measured whatever the budget). Leaders are
+    the candidates within `leaders_within` of the fastest, at most `leaders`; a winner is declared
+    when it leads by more than `band`.
+    """
+
+    budget: float = 60.0
+    mode: Mode = "cold"
+    trials: int | None = None
+    seed: int = 0
+    band: float = 0.01
+    leaders: int = 4
+    leaders_within: float = 0.05
+    time_limit: float = 60.0
+
+    def trial_seconds(self, share: float) -> float:
+        """The longest that timing one candidate may take when a problem has `share` seconds."""
+        return min(max(share / 40.0, 0.1), 2.0)
+
+    def race_seconds(self, share: float) -> float:
+        """The part of a problem's share that is kept for its race."""
+        return min(max(0.15 * share, 0.3), 10.0)
+
+
+@dataclass(slots=True)
+class Session:
+    """One campaign at work."""
+
+    device: Device
+    worker: Measurer
+    store: Store
+    campaign: int
+    settings: Settings
+    clock: Callable[[], float]
+    emit: Listener
+    toolchain: Mapping[str, str]
+    kept: int = field(default=0)
