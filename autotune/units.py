@@ -64,6 +64,11 @@ def longer(value: float) -> str:
     return f"{lead(value)} as long" if value >= 1.0 else f"{lead(value)} longer"
 
 
+def behind(value: float) -> str:
+    """The same in a table: +12%, 2.50x."""
+    return lead(value) if value >= 1.0 or value < 0 else f"+{lead(value)}"
+
+
 def number(amount: int, noun: str, plural: str = "") -> str:
     """A count with its noun: 1 variant, 3 variants."""
     return f"{amount} {noun}" if amount == 1 else f"{amount} {plural or noun + 's'}"

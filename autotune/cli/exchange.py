@@ -21,7 +21,10 @@ Source = Annotated[
 
 @answers
 def export(file: Target, operation: Operation = None, as_json: AsJson = False) -> Answer:
-    """Write what was measured to a JSON file. Leave OP out for everything."""
+    """Write what was measured to a JSON file.
+
+    Everything, or what belongs to OP. An existing file is replaced only if it is an export.
+    """
     from autotune.exchange import export_file
     from autotune.report.exchange import export_blocks
 
@@ -31,10 +34,10 @@ def export(file: Target, operation: Operation = None, as_json: AsJson = False) -
 
 @answers
 def import_(file: Source, as_json: AsJson = False) -> Answer:
-    """Add what another machine exported. Nothing newer here is replaced.
+    """Add what another machine exported.
 
-    Policies of other devices are kept and shown as foreign; they serve only those devices.
-    Importing a file again adds nothing.
+    Nothing newer here is replaced. Policies of other devices are kept and shown as foreign; they
+    serve only those devices. Importing a file again adds nothing.
     """
     from autotune.exchange import import_file
     from autotune.report.exchange import import_blocks
@@ -45,7 +48,7 @@ def import_(file: Source, as_json: AsJson = False) -> Answer:
 
 @answers
 def path(as_json: AsJson = False) -> Answer:
-    """Say where data lives: database, compiled kernels, and what moves them."""
+    """Say where data lives, and what moves it."""
     from autotune.report.exchange import places_blocks, places_document
     from autotune.settings import settings
 

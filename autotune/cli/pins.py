@@ -44,7 +44,10 @@ def pin(
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> Answer:
-    """Always serve one variant. For one problem with --shape, else for the operation."""
+    """Always serve one variant.
+
+    For one problem with --shape, else for every problem of the operation, on this device.
+    """
     from autotune import pins
     from autotune.cli.selection import find_operation, load_registry, scope
     from autotune.device import find_device
@@ -68,7 +71,10 @@ def unpin(
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> Answer:
-    """Take a pin back: the same OP, --shape, --dtype and --set as it was made with."""
+    """Take a pin back.
+
+    OP, --shape, --dtype and --set as the pin was made with.
+    """
     from autotune import pins
     from autotune.cli.selection import find_operation, load_registry, scope
     from autotune.device import find_device

@@ -18,7 +18,11 @@ def variants(
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> Answer:
-    """List operations and variants: passes, tunables, derived traits, and where each can run."""
+    """List operations and their variants.
+
+    With OP: passes, tunables, constraints, derived traits, and where each can run and why not
+    here; with --shape also the predicted traffic of each default config.
+    """
     from autotune.cli.selection import find_operation, load_registry, one_problem
     from autotune.device import find_device
     from autotune.errors import UserError
@@ -43,7 +47,10 @@ def variants(
 
 @answers
 def devices(as_json: AsJson = False) -> Answer:
-    """List this machine's devices: identity, sockets, NUMA nodes, cores, caches, limits."""
+    """List this machine's devices.
+
+    Each with its identity; for a CPU sockets, NUMA nodes, cores, caches, affinity and quota.
+    """
     from autotune.device import local_devices
     from autotune.report.devices import device_blocks, device_document
 

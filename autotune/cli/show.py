@@ -60,7 +60,11 @@ def show(
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> Answer:
-    """Show the cached policies: the winner of each problem, its time and its lead."""
+    """Show the cached policies.
+
+    One line for each problem: the winner, its time, its lead over the next variant, and marks
+    (stale, foreign, shipped, pinned, tie); then the variants that fell out, and why.
+    """
     from autotune.cli import showing
     from autotune.cli.selection import load_registry
 

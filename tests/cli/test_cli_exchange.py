@@ -1,0 +1,110 @@
+"""`autotune export`, `import` and `path`: taking results to another machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from filled import Run, choice, keep, lose, toy_problem
+
+from autotune.store import open_tuning_db
+
+
+@pytest.fixture
+def exported(run: Run, toy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An export of two policies, one of them foreign; the store is then another, empty one."""
+    keep(toy_problem(512), choice("numpy", 1e-3))
+    keep(toy_problem(512), choice("numpy", 1e-3), device="cpu-other-1", family="cpu-other")
+    lose(toy_problem(512), "broken", "failed", "RuntimeError: no")
+    file = tmp_path / "t.json"
+    ended = run("export", file)
+    assert ended.code == 0
+    assert "2 policies" in ended.flat
+    monkeypatch.setenv("AUTOTUNE_HOME", str(tmp_path / "second-home"))
+    return file
+
+
+def test_same_device_is_used_at_once_and_foreign_is_kept(run: Run, exported: Path) -> None:
+    ended = run("import", exported)
+    assert ended.code == 0
+    assert "policies 2 0" in ended.flat
+    assert "1 policy of cpu-other-1, which is not on this machine" in ended.flat
+    (entry,) = run("show", "--json").document
+    assert entry["state"] == "fresh"
+    assert entry["origin"] == "imported"
+    everything = run("show", "--device", "all", "--json").document
+    assert [each["state"] for each in everything] == ["fresh", "foreign"]
+
+
+def test_importing_twice_adds_nothing(run: Run, exported: Path) -> None:
+    run("import", exported)
+    again = run("import", exported, "--json").document
+    assert again["added"] == {}
+    assert again["skipped"]["policies"] == 2
+    assert again["skipped"]["trials"] == 1
+
+
+def test_newer_local_entries_stay(run: Run, exported: Path) -> None:
+    keep(toy_problem(512), choice("flipped", 1e-6))
+    run("import", exported)
+    (entry,) = run("show", "--json").document
+    assert entry["winner"]["variant"] == "flipped"
+
+
+def test_a_cut_off_file_changes_nothing(run: Run, exported: Path) -> None:
+    exported.write_text(exported.read_text()[:-200])
+    ended = run("import", exported)
+    assert ended.code == 2
+    assert "not a complete export" in ended.err
+    assert run("show", "--device", "all", "--json").document == []
+
+
+def test_a_rejected_entry_is_named(run: Run, exported: Path) -> None:
+    document = json.loads(exported.read_text())
+    document["policies"][0]["payload"]["ranking"] = []
+    exported.write_text(json.dumps(document))
+    ended = run("import", exported)
+    assert ended.code == 0
+    assert "rejected: 1" in ended.flat
+    assert "has no choices" in ended.flat
+
+
+def test_only_one_operation(run: Run, toy: str, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    policy = keep(toy_problem(512), choice("numpy", 1e-3))
+    with open_tuning_db() as store:
+        other = replace(policy, problem=replace(policy.problem, operation="other"))
+        store.put_policy(other.to_row())
+    assert run("export", tmp_path / "t.json", "toy_scale").code == 0
+    (only,) = json.loads((tmp_path / "t.json").read_text())["policies"]
+    assert only["problem"].startswith("toy_scale ")
+    missing = run("export", tmp_path / "u.json", "toy_scal")
+    assert missing.code == 2
+    assert "did you mean 'toy_scale'" in missing.err
+    assert not (tmp_path / "u.json").exists()
+
+
+def test_only_an_export_is_ever_overwritten(run: Run, toy: str, tmp_path: Path) -> None:
+    keep(toy_problem(512), choice("numpy", 1e-3))
+    precious = tmp_path / "precious.txt"
+    precious.write_text("mine")
+    assert run("export", precious).code == 2
+    assert precious.read_text() == "mine"
+    assert run("export", tmp_path / "t.json").code == 0
+    assert run("export", tmp_path / "t.json").code == 0
+    assert run("export", tmp_path / "missing" / "t.json").code == 2
+
+
+def test_export_without_a_store(run: Run, tmp_path: Path) -> None:
+    ended = run("export", tmp_path / "t.json")
+    assert ended.code == 1
+    assert "does not exist yet" in ended.err
+
+
+def test_path_names_the_places_and_what_moves_them(run: Run, private_home: Path) -> None:
+    document = run("path", "--json").document
+    assert document["database"] == str(private_home / "tuning.db")
+    assert document["variables"]["AUTOTUNE_HOME"] == str(private_home)
+    assert "AUTOTUNE_DB" in run("path").out
