@@ -18,7 +18,7 @@ from autotune.fallback import choose_default
 from autotune.kernel import Kernel
 from autotune.model.problem import Config, Problem
 from autotune.model.space import default_config, inadmissible, why_not
-from autotune.model.traits import workspace_bytes
+from autotune.model.traits import is_deterministic, workspace_bytes
 from autotune.model.variant import Variant
 from autotune.plugins import load_plugins
 from autotune.registry import registry
@@ -159,14 +159,18 @@ class Server:
                 return "it is not available here, or was set aside"
             variant = admitted[name]
             given = dict(config) or dict(default_config(variant, problem, device) or {})
+            if wish.constraints.deterministic and not is_deterministic(variant):
+                return "it is not deterministic"
             limit = wish.constraints.max_workspace
             needed = workspace_bytes(variant, problem, given) if limit is not None else 0
             if limit is not None and needed > limit:
                 return f"it needs {needed} bytes of workspace at this size"
             return inadmissible(variant, problem, given, device)
 
+        registered = {variant.name: variant for variant in registry.variants(problem.operation)}
+
         def current(name: str) -> str | None:
-            return fingerprint(admitted[name]) if name in admitted else None
+            return fingerprint(registered[name]) if name in registered else None
 
         request = Request(
             problem.key,

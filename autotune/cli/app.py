@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli import exchange, pins, registry, show
+from autotune.cli import exchange, pins, registry, show, tune
 
 app = typer.Typer(
     name="autotune",
@@ -38,6 +38,7 @@ def root(
         typer.echo(context.get_help())
 
 
+app.command()(tune.tune)
 app.command()(show.show)
 app.command()(registry.variants)
 app.command()(registry.devices)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from autotune import units
 from autotune.campaign.events import (
+    CampaignEnded,
+    CampaignResult,
     CampaignStarted,
     Event,
     ProblemEnded,
@@ -29,14 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Progress:
-    """Listens to a campaign; `trials` and `finished` say what an interrupted one has kept.
+    """Listens to a campaign; `result` is its result once it has ended, also a bad one.
 
     It draws only when something happened: a thread that redraws would take CPU time from what is
     being measured.
     """
 
-    trials: int = 0
-    finished: list[ProblemResult] = field(default_factory=list)
+    result: CampaignResult | None = None
+    _finished: int = 0
     _problems: int = 0
     _now: ProblemStarted | None = None
     _last: TrialEnded | None = None
@@ -70,20 +72,21 @@ class Progress:
             amount = units.number(event.problems, "problem")
             self._line(f"tuning {amount} on {event.label}, {units.duration(event.budget)} at most")
         elif isinstance(event, Waiting):
-            self._line(f"another process measures on this device ({event.holder}); waiting for it")
+            self._line(f"another process measures on this device ({event.text})")
         elif isinstance(event, ProblemStarted):
             self._now, self._last, self._doing = event, None, "starting"
         elif isinstance(event, TrialStarted):
             self._doing = f"measuring {event.candidate}"
         elif isinstance(event, TrialEnded):
-            self.trials += 1
             self._last = event
         elif isinstance(event, RaceStarted):
             self._doing = f"final race of {len(event.entrants)}"
         elif isinstance(event, ProblemEnded):
-            self.finished.append(event.result)
-            self._line(ended_line(event.result, len(self.finished), self._problems))
+            self._finished += 1
+            self._line(ended_line(event.result, self._finished, self._problems))
             self._now = None
+        elif isinstance(event, CampaignEnded):
+            self.result = event.result
         self._draw()
 
     def _line(self, text: str) -> None:
@@ -142,10 +145,3 @@ def ended_line(result: ProblemResult, number: int, problems: int) -> str:
     ahead = f", {units.lead(verdict.lead)} ahead" if verdict.kind == "clear" else ""
     time = units.seconds(winner.seconds)
     return f"{title} {winner.variant} {time}{ahead}; {result.summary()}"
-
-
-def kept_sentence(progress: Progress, command: str) -> str:
-    """What an interrupted campaign has kept, and how to go on."""
-    trials = units.number(progress.trials, "trial")
-    done = units.number(len(progress.finished), "problem")
-    return f"stopped; {trials} and the results of {done} are kept. To go on: {command}"

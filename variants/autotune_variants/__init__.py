@@ -1,1 +1,5 @@
-"""See the README beside this package."""
+"""The built-in operations and variants; importing this package registers them."""
+
+from autotune_variants.attention import variants_backward, variants_forward, variants_train
+
+__all__ = ["variants_backward", "variants_forward", "variants_train"]
