@@ -6,6 +6,7 @@ import math
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _SIZES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_TWICE = 0.995
 _COUNTS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -54,19 +55,19 @@ def lead(value: float | None) -> str:
     """How much longer another takes: 12%, 2.5x; "-" when unknown."""
     if value is None or not math.isfinite(value):
         return "-"
-    if value >= 1.0:
+    if value >= _TWICE:
         return f"{_three(1.0 + value)}x"
     return f"{100 * value:.1f}%" if abs(value) < 0.0995 else f"{100 * value:.0f}%"
 
 
 def longer(value: float) -> str:
     """The same in a sentence: 12% longer, 2.50x as long."""
-    return f"{lead(value)} as long" if value >= 1.0 else f"{lead(value)} longer"
+    return f"{lead(value)} as long" if value >= _TWICE else f"{lead(value)} longer"
 
 
 def behind(value: float) -> str:
     """The same in a table: +12%, 2.50x."""
-    return lead(value) if value >= 1.0 or value < 0 else f"+{lead(value)}"
+    return lead(value) if value >= _TWICE or value < 0 else f"+{lead(value)}"
 
 
 def number(amount: int, noun: str, plural: str = "") -> str:

@@ -72,7 +72,7 @@ class Progress:
             amount = units.number(event.problems, "problem")
             self._line(f"tuning {amount} on {event.label}, {units.duration(event.budget)} at most")
         elif isinstance(event, Waiting):
-            self._line(f"another process measures on this device ({event.text})")
+            self._line(event.message)
         elif isinstance(event, ProblemStarted):
             self._now, self._last, self._doing = event, None, "starting"
         elif isinstance(event, TrialStarted):
