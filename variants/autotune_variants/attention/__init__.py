@@ -1,0 +1,1 @@
+"""Attention: its operations and the arrangements that compute them."""

@@ -1,0 +1,101 @@
+"""The attention operations: forward, backward, and both in one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune import operation
+from autotune_variants.attention.reference import Array, backward, forward
+
+_SHAPE: dict[str, Any] = {
+    "dims": "B H Hkv Nq Nk D Dv",
+    "shape": "B H N D",
+    "aliases": {"N": ("Nq", "Nk")},
+    "defaults": {"Hkv": "H", "Nk": "Nq", "Dv": "D"},
+    "flags": {"causal": False},
+    "scalars": {"scale": "max(D, 1)**-0.5"},
+    "rules": ("H == Hkv or (Hkv > 0 and H % Hkv == 0)",),
+    "axes": (("Nq", "Nk"), ("B", "H", "Hkv")),
+    "dtypes": ("float32", "float64"),
+}
+
+
+@operation(
+    **_SHAPE,
+    inputs="q[B,H,Nq,D] k[B,Hkv,Nk,D] v[B,Hkv,Nk,Dv]",
+    outputs="out[B,H,Nq,Dv] lse[B,H,Nq]",
+    residuals=("lse",),
+    flops="2*B*H*Nq*Nk*(D + Dv)",
+    tolerance={"out": 2.0, "lse": 2.0},
+)
+def attention(q: Array, k: Array, v: Array, *, causal: bool, scale: float) -> tuple[Array, Array]:
+    """softmax(scale * Q K^T) V, and lse, the natural log of each row's sum of exponentials.
+
+    Query head h attends key-value head h // (H / Hkv). With `causal`, query i attends key j when
+    j <= i + Nk - Nq: the last query sees every key (bottom-right alignment, as FlashAttention from
+    2.1 on). Rows with nothing to attend give 0, and lse = -inf. Formulas: arXiv 2606.07713.
+    """
+    return forward(q, k, v, causal=causal, scale=scale)
+
+
+def _consistent_sample(problem: Any, rng: Any) -> tuple[Array, ...]:
+    """Random q, k, v, grad_out, with the out and lse that belong to them."""
+    sizes = problem.sizes
+    wide = [
+        rng.standard_normal(tensor.shape(sizes))
+        for tensor in problem.operation.inputs
+        if tensor.name in ("q", "k", "v", "grad_out")
+    ]
+    q, k, v, grad_out = (array.astype(problem.dtype) for array in wide)
+    (scale,) = problem.scalars()
+    inputs = [array.astype("float64") for array in (q, k, v)]
+    out, lse = forward(*inputs, causal=bool(problem.flags["causal"]), scale=scale)
+    return q, k, v, out.astype(problem.dtype), lse.astype(problem.dtype), grad_out
+
+
+@operation(
+    **_SHAPE,
+    inputs="q[B,H,Nq,D] k[B,Hkv,Nk,D] v[B,Hkv,Nk,Dv] "
+    "out[B,H,Nq,Dv] lse[B,H,Nq] grad_out[B,H,Nq,Dv]",
+    outputs="grad_q[B,H,Nq,D] grad_k[B,Hkv,Nk,D] grad_v[B,Hkv,Nk,Dv]",
+    flops="2*B*H*Nq*Nk*(3*D + 2*Dv)",
+    tolerance={"grad_q": 3.0, "grad_k": 3.0, "grad_v": 3.0},
+    sample=_consistent_sample,
+)
+def attention_backward(
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    lse: Array,
+    grad_out: Array,
+    *,
+    causal: bool,
+    scale: float,
+) -> tuple[Array, Array, Array]:
+    """Gradients of q, k and v, given what `attention` returned and the gradient of its out.
+
+    With A = exp(scale * Q K^T - lse) and GS = scale * A * (dO V^T - rowsum(dO * Out)):
+    GQ = GS K, GK = GS^T Q, GV = A^T dO; GK and GV sum over the query heads of a group.
+    Formulas: HAL 05659212 and, for the row sum, arXiv 2205.14135.
+    """
+    return backward(q, k, v, out, lse, grad_out, causal=causal, scale=scale)
+
+
+@operation(
+    **_SHAPE,
+    inputs="q[B,H,Nq,D] k[B,Hkv,Nk,D] v[B,Hkv,Nk,Dv] grad_out[B,H,Nq,Dv]",
+    outputs="out[B,H,Nq,Dv] grad_q[B,H,Nq,D] grad_k[B,Hkv,Nk,D] grad_v[B,Hkv,Nk,Dv]",
+    flops="4*B*H*Nq*Nk*(2*D + Dv)",
+    tolerance={"out": 2.0, "grad_q": 3.0, "grad_k": 3.0, "grad_v": 3.0},
+)
+def attention_train(
+    q: Array, k: Array, v: Array, grad_out: Array, *, causal: bool, scale: float
+) -> tuple[Array, Array, Array, Array]:
+    """Forward and backward in one call, as a training step needs them: out and the gradients.
+
+    The same mathematics and masks as `attention` and `attention_backward`; the fair ground for
+    comparing arrangements that run them separately with arrangements that fuse them.
+    """
+    out, lse = forward(q, k, v, causal=causal, scale=scale)
+    return out, *backward(q, k, v, out, lse, grad_out, causal=causal, scale=scale)
