@@ -25,7 +25,7 @@ _HOMES = {
     "variant": "autotune.registry",
     "AutotuneError": "autotune.errors",
     "UserError": "autotune.errors",
-    "tune": "autotune.tune",
+    "tune": "autotune.campaign",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ class Registry:
     def __init__(self) -> None:
         self._operations: dict[str, Operation] = {}
         self._variants: dict[str, dict[str, Variant]] = {}
+        self._proposals: dict[str, Callable[[Any], Iterable[Problem]]] = {}
         self._lock = threading.RLock()
         self.version = 0
 
@@ -75,6 +76,17 @@ class Registry:
         except KeyError:
             kind = f"variant of {self.operation(operation).name}"
             raise UnknownNameError(kind, name, group) from None
+
+    def add_proposal(self, propose: Callable[[Any], Iterable[Problem]]) -> None:
+        """Register a function from a device to problems worth tuning on it unasked."""
+        with self._lock:
+            self._proposals[_origin(propose)] = propose
+            self.version += 1
+
+    def proposed_problems(self, device: Any) -> tuple[Problem, ...]:
+        """What the plugins propose to tune on a device, in order, each problem once."""
+        proposed = (problem for each in self._proposals.values() for problem in each(device))
+        return tuple(dict.fromkeys(proposed))
 
 
 registry = Registry()
