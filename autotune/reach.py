@@ -157,12 +157,10 @@ class Reach:
         elif _top(type(value)) == "numpy":
             shown = value.tobytes().hex() if hasattr(value, "tobytes") else repr(value)
             self.facts.add(f"{label} = {type(value).__name__} {shown}")
-        elif dataclasses.is_dataclass(value):
-            self._visit_fields(value, label)
         else:
-            self._name(type(value), label)
-            if not self._foreign(type(value).__module__):
-                self.visit(type(value), label)
+            if dataclasses.is_dataclass(value):
+                self._visit_fields(value, label)
+            self.visit(type(value), f"{label} type")
 
     def _visit_function(self, function: types.FunctionType, label: str) -> None:
         if self._foreign(function.__module__ or ""):
