@@ -1,11 +1,10 @@
-"""Plans: lists of problems to tune, from a TOML file or the one that comes with the package."""
+"""Plans: lists of problems to tune, from a TOML file or as the plugins propose."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,9 @@ from autotune.registry import registry
 from autotune.spelling import parse_shapes
 
 SETTINGS = ("budget", "mode", "trials", "seed")
+DEFAULT_BUDGET = "240s"
+"""For what the plugins propose: with installing, `make tune` ends within five minutes."""
+
 _OWN = ("operation", "shape", "dtype")
 
 
@@ -48,17 +50,13 @@ def read_plan(path: Path) -> Plan:
 
 
 def default_plan(device: Device) -> Plan:
-    """The plan that comes with the package for this kind of device.
-
-    Problems of operations that no plugin has registered are left out.
-    """
-    source = files("autotune").joinpath("plans", f"{device.kind}.toml")
-    if not source.is_file():
-        raise UserError(f"there is no default plan for {device.kind}; name an operation or a plan.")
-    content = tomllib.loads(source.read_text(encoding="utf-8"))
-    known = {operation.name for operation in registry.operations()}
-    entries = [each for each in content["problem"] if each["operation"] in known]
-    return _plan(content | {"problem": entries})
+    """The problems that the plugins propose for a device; UserError when none proposes any."""
+    problems = registry.proposed_problems(device)
+    if not problems:
+        raise UserError(
+            f"no plugin proposes problems for {device.kind}; name an operation or a plan."
+        )
+    return Plan(problems, {"budget": DEFAULT_BUDGET})
 
 
 def _plan(content: Mapping[str, Any]) -> Plan:

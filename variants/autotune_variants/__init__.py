@@ -1,5 +1,6 @@
 """The built-in operations and variants; importing this package registers them."""
 
+from autotune_variants import proposals
 from autotune_variants.attention import variants_backward, variants_forward, variants_train
 
-__all__ = ["variants_backward", "variants_forward", "variants_train"]
+__all__ = ["proposals", "variants_backward", "variants_forward", "variants_train"]
