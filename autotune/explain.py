@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from autotune import units
 from autotune.device import Device
-from autotune.model.problem import Config, Problem
+from autotune.model.problem import Problem
 from autotune.model.variant import Variant
-from autotune.spelling import problem_options, short_problem, tune_command
+from autotune.spelling import candidate_text, problem_options, short_problem, tune_command
 from autotune_policies import Near, Policy, Request, Resolution, Snapshot, nearest
 
 _GROUNDS = {
@@ -20,9 +20,9 @@ _GROUNDS = {
 def explain_resolution(problem: Problem, device: Device, resolution: Resolution) -> str:
     """What was chosen from the policies, on what evidence, and what was passed over."""
     choice, policy = resolution.choice, resolution.policy
-    config = "" if resolution.config is None else f" [{Config(dict(resolution.config))}]"
+    chosen = candidate_text(resolution.variant, dict(resolution.config or ()))
     grounds = _GROUNDS.get(str(resolution.origin), str(resolution.origin))
-    lines = [_subject(problem, device), f"{resolution.variant}{config}: {grounds}"]
+    lines = [_subject(problem, device), f"{chosen}: {grounds}"]
     if choice is not None:
         interval = f"95% interval {units.seconds(choice.low)} to {units.seconds(choice.high)}"
         measured = f"{units.seconds(choice.seconds)} ({interval}, {choice.samples} samples)"
@@ -46,6 +46,8 @@ def verdict_text(policy: Policy) -> str:
     verdict = policy.verdict
     if verdict.kind == "single":
         return f"no other variant was measured: {verdict.reason}"
+    if verdict.kind == "undecided":
+        return f"low confidence: {verdict.reason}"
     if verdict.kind == "tie":
         return f"a tie within {100 * verdict.band:g}%: {verdict.reason}"
     return f"the next variant takes {units.longer(verdict.lead)}: {verdict.reason}"

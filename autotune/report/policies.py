@@ -18,11 +18,13 @@ _LEGEND = {
     "stale": "the source that was measured has changed; not served, tune again",
     "revalidate": "another version of a library or driver is loaded; served, raced again at the "
     "next tune",
+    "not registered": "no plugin of this process has the winner; load it with --plugin FILE",
     "foreign": "measured on another device; served only there",
     "shipped": "came with the package",
     "imported": "came from another machine's export",
     "pinned": "you chose another variant: `autotune unpin` takes that back",
     "tie": "another variant is within the equivalence band",
+    "disturbed": "other programs were busy while it was measured; tune again when it is quiet",
     "no winner": "no candidate finished",
 }
 
@@ -37,6 +39,7 @@ def entry_document(entry: Entry) -> dict[str, Any]:
         "mode": entry.mode,
         "state": entry.state,
         "changed": list(entry.grade.changed) if entry.grade else [],
+        "disturbed": entry.disturbed,
         "origin": policy.origin if policy else None,
         "pinned": {"variant": pin.variant, "config": pin.config} if pin else None,
         "winner": policy.winner.to_json() if policy else None,
@@ -109,7 +112,8 @@ def _notes(entry: Entry) -> list[str]:
     notes = [] if entry.state == "fresh" else [entry.state]
     if policy is not None:
         notes += [policy.origin] if policy.origin != "tuned" else []
-        notes += ["tie"] if policy.verdict.kind == "tie" else []
+        notes += [policy.verdict.kind] if policy.verdict.kind in ("tie", "undecided") else []
+        notes += ["disturbed"] if entry.disturbed else []
     return notes + ([f"pinned to {entry.pin.variant}"] if entry.pin else [])
 
 

@@ -71,9 +71,12 @@ def build_policy(
     """The policy that these measurements support.
 
     A winner is clear only when the interval of the ratio to every other variant, taken round by
-    round in the race, excludes the band. Within the band the tie goes, in order, to
-    deterministic, less workspace, the variant that was the policy before, the simpler
-    declaration; then to the same config as before, and last to the smaller time.
+    round in the race, excludes the band. Candidates whose median ratio to the fastest is within
+    the band are tied with it, and the tie goes, in order, to deterministic, less workspace, the
+    variant that was the policy before, the simpler declaration; then to the same config as
+    before, and last to the smaller time. Where a median is outside the band but its interval is
+    not, the measurements were too noisy to tell: the verdict is `undecided`, and the smaller
+    median serves, since a preference must not overrule what was seen, however unsurely.
 
     Args:
         subject: what was measured.
@@ -204,37 +207,40 @@ class _Judge:
         return min(tied, key=lambda choice: (self._preference(choice), _order(choice))), tied
 
     def verdict(self, winner: Choice, tied: Sequence[Choice], choices: Sequence[Choice]) -> Verdict:
+        band = self.rules.band
         rivals = [choice for choice in choices if choice.variant != winner.variant]
         if not rivals:
             reason = f"{winner.variant} is the only variant that was measured"
-            return Verdict("single", 0.0, self.rules.band, reason)
+            return Verdict("single", 0.0, band, reason)
         rival = min(rivals, key=lambda choice: (not self._raced(choice), choice.seconds))
-        fastest = min(rivals, key=lambda choice: choice.seconds)
+        lead = self._ratio(rival, winner)[0] - 1
         close = [choice for choice in tied if choice.variant != winner.variant]
-        lead = self._ratio(rival, winner) - 1
         if close:
             reason = self._tie_reason(winner, min(close, key=self._preference))
-        elif fastest.seconds < winner.seconds:
+            return Verdict("tie", lead, band, reason)
+        fastest = min(rivals, key=lambda choice: choice.seconds)
+        if fastest.seconds < winner.seconds:
             reason = f"{fastest.variant} was measured faster, and was not in the race"
-        else:
-            reason = f"{winner.variant} is faster than {rival.variant} by more than the band"
-            return Verdict("clear", lead, self.rules.band, reason)
-        return Verdict("tie", lead, self.rules.band, reason)
+            return Verdict("undecided", lead, band, reason)
+        unsure = [choice for choice in rivals if self._ratio(choice, winner)[1] <= 1 + band]
+        if unsure:
+            reason = f"too noisy to tell {winner.variant} from {unsure[0].variant}"
+            return Verdict("undecided", lead, band, reason)
+        reason = f"{winner.variant} is faster than {rival.variant} by more than the band"
+        return Verdict("clear", lead, band, reason)
 
     def _raced(self, choice: Choice) -> bool:
         return self.race is not None and choice.candidate in self.race.rounds
 
-    def _ratio(self, choice: Choice, winner: Choice) -> float:
+    def _ratio(self, choice: Choice, winner: Choice) -> tuple[float, float]:
+        """Median of choice's time over winner's, and the lower end of its interval."""
         if self.race is not None and self._raced(choice):
-            return self.race.ratio(choice.candidate, winner.candidate)[0]
-        return choice.seconds / winner.seconds
+            return self.race.ratio(choice.candidate, winner.candidate)[:2]
+        return choice.seconds / winner.seconds, choice.low / winner.high
 
     def _within_band(self, choice: Choice, first: Choice) -> bool:
-        if choice.candidate == first.candidate:
-            return True
-        if self.race is not None:
-            return self.race.ratio(choice.candidate, first.candidate)[1] <= 1 + self.rules.band
-        return choice.low / first.high <= 1 + self.rules.band
+        same = choice.candidate == first.candidate
+        return same or self._ratio(choice, first)[0] <= 1 + self.rules.band
 
     def _preference(self, choice: Choice) -> tuple[bool, int, bool, float, bool, float]:
         return (

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from autotune_tuning_db import MODES, PolicyRow, ProblemKey, Scalar
 from autotune_tuning_db.rows import read_moment
 
-Kind = Literal["clear", "tie", "single"]
+Kind = Literal["clear", "tie", "undecided", "single"]
 Origin = Literal["tuned", "shipped", "imported"]
 
 
@@ -72,10 +72,11 @@ class Choice:
 class Verdict:
     """How sure the winner is.
 
-    `kind`: `clear` when no other variant is within the band, `tie` when one is, `single` when
-    only one variant was measured. `lead` is the time of the best other variant over the winner's,
-    minus one: 0.12 is "12% faster", and a tie can have a negative one. `band` is the equivalence
-    band it was judged by, and `reason` says in words what decided.
+    `kind`: `clear` when every other variant is slower by more than the band for sure, `tie` when
+    one is within the band, `undecided` when the measurements were too noisy to tell, `single`
+    when only one variant was measured. `lead` is the time of the best other variant over the
+    winner's, minus one: 0.12 is "12% faster", and a tie can have a negative one. `band` is the
+    equivalence band it was judged by, and `reason` says in words what decided.
     """
 
     kind: Kind
@@ -87,7 +88,8 @@ class Verdict:
     def from_json(cls, data: Any) -> Verdict:
         fields = _fields(data, "verdict", _VERDICT_FIELDS)
         if fields["kind"] not in get_args(Kind):
-            raise PolicyError(f"The verdict is {fields['kind']!r}, not clear, tie or single.")
+            known = ", ".join(get_args(Kind))
+            raise PolicyError(f"The verdict is {fields['kind']!r}, not one of {known}.")
         if not (math.isfinite(fields["lead"]) and math.isfinite(fields["band"])):
             raise PolicyError("The verdict has a lead or band that is not finite.")
         return cls(**fields)

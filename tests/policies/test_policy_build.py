@@ -78,9 +78,21 @@ def test_within_the_band_it_is_a_tie() -> None:
 def test_too_few_rounds_decide_nothing() -> None:
     a, b = choice_of("a"), choice_of("b")
     race = race_of(rounds=5, a=(a, 1.0), b=(b, 3.0))
-    assert build_policy(SUBJECT, [a, b], race=race).verdict.kind == "tie"
+    assert build_policy(SUBJECT, [a, b], race=race).verdict.kind == "undecided"
     race = race_of(rounds=6, a=(a, 1.0), b=(b, 3.0))
     assert build_policy(SUBJECT, [a, b], race=race).verdict.kind == "clear"
+
+
+def test_a_noisy_race_is_undecided_and_the_smaller_median_serves() -> None:
+    """A preference must not overrule a measured difference only because the machine was busy."""
+    fast = choice_of("fast", workspace_bytes=1000)
+    slow = choice_of("slow", workspace_bytes=0)
+    times = {fast: (1e-3,) * 11, slow: (0.9e-3,) * 4 + (12e-3,) * 7}
+    race = Race({choice.candidate: samples for choice, samples in times.items()})
+    policy = build_policy(SUBJECT, [fast, slow], race=race)
+    assert policy.winner.variant == "fast"
+    assert policy.verdict.kind == "undecided"
+    assert "noisy" in policy.verdict.reason
 
 
 @pytest.mark.parametrize(
@@ -123,7 +135,7 @@ def test_of_two_configs_of_the_variant_before_the_same_one_stays() -> None:
 
 def test_without_a_race_only_separate_intervals_are_clear() -> None:
     a, close, far = choice_of("a", 1e-3), choice_of("b", 1.02e-3), choice_of("c", 2e-3)
-    assert build_policy(SUBJECT, [a, close]).verdict.kind == "tie"
+    assert build_policy(SUBJECT, [a, close]).verdict.kind == "undecided"
     assert build_policy(SUBJECT, [a, far]).verdict.kind == "clear"
 
 
@@ -131,7 +143,7 @@ def test_a_faster_candidate_left_out_of_the_race_keeps_the_verdict_open() -> Non
     a, b, left_out = choice_of("a"), choice_of("b"), choice_of("c", 1e-6)
     policy = build_policy(SUBJECT, [a, b, left_out], race=race_of(a=(a, 1.0), b=(b, 2.0)))
     assert policy.winner.variant == "a"
-    assert policy.verdict.kind == "tie"
+    assert policy.verdict.kind == "undecided"
     assert "c was measured faster" in policy.verdict.reason
 
 
