@@ -17,6 +17,7 @@ _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)\s*(ms|s|min|m|h)?\Z")
 
 _TRIAL_OVERHEAD = 0.25
+_COMPILE = 3.0
 _CALLS = 20
 _LONGEST_TRIAL = 2.0
 
@@ -33,10 +34,13 @@ def parse_budget(text: str | float) -> float:
     return seconds
 
 
-def expected_seconds(problem: Problem, variants: Iterable[Variant], device: Device) -> float:
+def expected_seconds(
+    problem: Problem, variants: Iterable[Variant], device: Device, *, compiles: bool
+) -> float:
     """What measuring the default of every variant should cost, from the declarations.
 
-    Only the proportions between problems matter: a share of the budget follows them.
+    Only the proportions between problems matter: a share of the budget follows them. `compiles`
+    tells whether the variants are met for the first time, so that each has to be compiled.
     """
     total = _TRIAL_OVERHEAD
     for variant in variants:
@@ -45,6 +49,7 @@ def expected_seconds(problem: Problem, variants: Iterable[Variant], device: Devi
             if config is not None:
                 call = estimate_seconds(variant, problem, config)
                 total += _TRIAL_OVERHEAD + min(_CALLS * call, _LONGEST_TRIAL)
+                total += _COMPILE if compiles else 0.0
     return total
 
 

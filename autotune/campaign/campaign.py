@@ -151,10 +151,7 @@ class Campaign:
                 self.device.identity, self.device.label, len(self.problems), self.settings.budget
             )
         )
-        weights = [
-            expected_seconds(problem, registry.variants(problem.operation), self.device)
-            for problem in self.problems
-        ]
+        weights = self._weights()
         for index, problem in enumerate(self.problems):
             left = self.settings.budget - (self._clock() - started)
             run = ProblemRun(session, problem, index=index, share=share(left, weights[index:]))
@@ -165,6 +162,19 @@ class Campaign:
             tuple(self._done),
             self._clock() - started,
         )
+
+    def _weights(self) -> list[float]:
+        """The expected cost of every problem; the first of a kind pays for compiling."""
+        met: set[tuple[str, str]] = set()
+        weights = []
+        for problem in self.problems:
+            kind = (problem.operation.name, problem.dtype)
+            variants = registry.variants(problem.operation)
+            weights.append(
+                expected_seconds(problem, variants, self.device, compiles=kind not in met)
+            )
+            met.add(kind)
+        return weights
 
     def _kept_message(self) -> str:
         done = len(self._done)

@@ -188,14 +188,14 @@ def gather(
 ) -> Evidence:
     """What earlier campaigns measured that still holds for this space and these sources.
 
-    When nothing at all could be measured before, the failures do not count: something around the
-    candidates was broken, and it may have been repaired.
+    A timeout does not count, since the machine may have been busy then. When nothing at all could
+    be measured, no failure counts: what was broken around the candidates may have been repaired.
     """
     evidence = Evidence(variants, toolchain)
     for row in rows:
         same_source = fingerprints.get(row.variant) == row.fingerprint
         counts = row.stage == "search" or row.status not in MEASURED
-        if counts and same_source and candidate_of(row) in space:
+        if counts and row.status != "timeout" and same_source and candidate_of(row) in space:
             evidence.add(row)
     if not any(row.status in MEASURED for row in evidence.rows.values()):
         evidence.rows.clear()

@@ -132,7 +132,7 @@ class ProblemRun:
             seed=settings.seed,
             incumbent=best[0].seconds if best else None,
             budget=settings.trial_seconds(self.share),
-            time_limit=min(settings.time_limit, max(20.0, self.share)),
+            time_limit=settings.time_limit,
         )
 
     def _report(

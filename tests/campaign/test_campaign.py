@@ -143,6 +143,15 @@ def test_after_everything_failed_the_next_campaign_tries_again(bench: Bench) -> 
     assert result.known == 0
 
 
+def test_a_timeout_is_tried_again_by_the_next_campaign(bench: Bench) -> None:
+    bench.campaign(
+        answer=lambda job: "timeout" if job.variant == "plain" else tiled_wins(job)
+    ).run()
+    (result,) = bench.campaign().run().results
+    assert [job.variant for job in bench.worker.jobs] == ["plain"]
+    assert result.failures == ()
+
+
 def test_one_bad_problem_does_not_spoil_the_others(bench: Bench) -> None:
     def answer(job: Job) -> float | str:
         return "failed" if "N=2048" in job.problem else tiled_wins(job)
@@ -219,9 +228,9 @@ def test_the_budget_is_shared_and_what_is_left_over_passed_on(bench: Bench) -> N
     bench.campaign((1024, 2048, 4096), budget=90.0).run()
     shares = [event.budget for event in bench.events if isinstance(event, ProblemStarted)]
     results = [event.result for event in bench.events if isinstance(event, ProblemEnded)]
-    assert shares[0] == pytest.approx(30.0, rel=0.4)
+    assert 30.0 < shares[0] < 90.0
     assert shares[-1] == pytest.approx(90.0 - sum(each.seconds for each in results[:-1]), rel=1e-6)
-    assert shares[-1] > shares[0]
+    assert shares[-1] > shares[1]
 
 
 def test_the_winner_of_a_neighbour_is_tried_right_after_the_defaults(bench: Bench) -> None:
