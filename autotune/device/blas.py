@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
-from autotune.device.masks import Mask, cpus_in, mask_of
-from autotune.device.sysfs import format_cpu_list
+from autotune.device.masks import Mask, cpus_in, mask_of, out_of_reach
 
 Getter = Callable[[], int]
 Setter = Callable[[int], object]
@@ -88,7 +87,7 @@ class BlasLibrary:
     def _move(self, masks: Sequence[Mask]) -> None:
         for worker, mask in enumerate(masks):
             if self._set_mask(worker, ctypes.sizeof(mask), mask) != 0:
-                raise OSError(f"{self.name} cannot run on CPUs {format_cpu_list(cpus_in(mask))}.")
+                raise out_of_reach(cpus_in(mask))
 
     def _apply(self, current: int, count: int) -> None:
         if current != count:

@@ -7,6 +7,8 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
+from autotune.device.sysfs import format_cpu_list
+
 Mask = ctypes.Array[Any]
 
 
@@ -25,9 +27,11 @@ def _mask_type() -> type[Mask]:
 
 
 def mask_of(cpus: Iterable[int] = ()) -> Mask:
-    """A mask with the bits of the CPUs set."""
+    """A mask with the bits of the CPUs set. Raises OSError for a CPU this kernel cannot have."""
     mask = _mask_type()()
     for cpu in cpus:
+        if not 0 <= cpu < 64 * len(mask):
+            raise out_of_reach((cpu,))
         mask[cpu // 64] |= 1 << cpu % 64
     return mask
 
@@ -40,3 +44,8 @@ def cpus_in(mask: Mask) -> frozenset[int]:
         for bit in range(word.bit_length())
         if word >> bit & 1
     )
+
+
+def out_of_reach(cpus: Iterable[int]) -> OSError:
+    """The error for CPUs the system does not let this process use (any more)."""
+    return OSError(f"this process may not run on CPUs {format_cpu_list(cpus)}.")

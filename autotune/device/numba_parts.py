@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from autotune.device import numba_threads as nt
-from autotune.device.parts import CallerPinned, Exclusive, out_of_reach
+from autotune.device.masks import out_of_reach
+from autotune.device.parts import CallerPinned, Exclusive
 from autotune.device.scope import Plan
 
 

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from autotune.device.blas import BlasLibrary
-from autotune.device.masks import cpus_in, mask_of
+from autotune.device.masks import cpus_in, mask_of, out_of_reach
 from autotune.device.scope import Part, Plan, ThreadSettings
-from autotune.device.sysfs import format_cpu_list
 
 
 class _Pools:
@@ -120,11 +119,6 @@ def plain_plan(settings: ThreadSettings, libraries: tuple[BlasLibrary, ...]) -> 
         return Plan((CallerPinned(cpus),), "caller", _caller_cpu)
     parts = (Exclusive(), *blas_pins(libraries, cpus), CallerPinned(cpus[:1]))
     return Plan(parts, "exact", _blas_survey(libraries[0], settings.threads - 1))
-
-
-def out_of_reach(cpus: frozenset[int] | tuple[int, ...]) -> OSError:
-    """The error for CPUs the system does not let this process use (any more)."""
-    return OSError(f"this process may not run on CPUs {format_cpu_list(cpus)}.")
 
 
 def _blas_survey(library: BlasLibrary, workers: int) -> Callable[[], tuple[int, ...]]:

@@ -55,7 +55,7 @@ def tree(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 # Device trees, buses and counters make up most of an archive; unpacking them takes a minute.
 READ = re.compile(
     r"[^/]+/(proc/(cpuinfo|meminfo|mounts|self/)|cgroup/|dev/cpuset/|sys/fs/cgroup/|sys/devices/"
-    r"(cpu_atom/|system/(node/(online|node\d+/(cpu|meminfo|distance))|cpu/(online|"
+    r"(cpu_atom/|system/(node/(online|node\d+/(cpumap|cpulist|meminfo|distance))|cpu/(online|"
     r"cpufreq/policy\d+/cpuinfo_max_freq|cpu\d+/(online|cpu_capacity|cpufreq|"
     r"topology/(core|thread|package|physical)|cache/index\d+/(level|size|type|shared))))))"
 )
