@@ -8,10 +8,11 @@ from typing import Any
 from autotune.device import Device
 from autotune.errors import ConstraintError, UnknownNameError, UserError
 from autotune.model.operation import Operation
-from autotune.model.problem import Config, Problem
+from autotune.model.problem import Problem
 from autotune.model.space import inadmissible, why_not
 from autotune.model.variant import Variant
 from autotune.registry import registry
+from autotune.spelling import candidate_text, problem_options
 from autotune.store import open_tuning_db
 from autotune_tuning_db import PinRow
 
@@ -61,8 +62,7 @@ def unpin(operation: Operation, device: Device, *, problem: Problem | None = Non
 def describe(row: PinRow) -> str:
     """A pin in words."""
     scope = str(row.problem) if row.problem else f"every problem of {row.operation}"
-    config = "" if row.config is None else f" [{Config(row.config)}]"
-    return f"{scope} to {row.variant}{config} on {row.device}"
+    return f"{scope} to {candidate_text(row.variant, row.config)} on {row.device}"
 
 
 def undo(row: PinRow) -> str:
@@ -70,8 +70,6 @@ def undo(row: PinRow) -> str:
     if row.problem is None:
         return f"take it back with: autotune unpin {row.operation}"
     problem = Problem.from_key(registry.operation(row.operation), row.problem)
-    from autotune.spelling import problem_options
-
     return f"take it back with: autotune unpin {row.operation} {problem_options(problem)}"
 
 

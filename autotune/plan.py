@@ -15,7 +15,12 @@ from autotune.model.problem import Problem
 from autotune.registry import registry
 from autotune.spelling import parse_shapes
 
-SETTINGS = ("budget", "mode", "trials", "seed")
+SETTINGS: Mapping[str, tuple[type, ...]] = {
+    "budget": (str, int, float),
+    "mode": (str,),
+    "trials": (int,),
+    "seed": (int,),
+}
 DEFAULT_BUDGET = "240s"
 """For what the plugins propose: with installing, `make tune` ends within five minutes."""
 
@@ -64,7 +69,11 @@ def _plan(content: Mapping[str, Any]) -> Plan:
     settings, entries = content.get("settings", {}), content.get("problem", [])
     if not isinstance(settings, dict) or not isinstance(entries, list):
         raise UserError("write [settings] once and [[problem]] for each problem.")
-    _check_keys("plan setting", settings, SETTINGS)
+    _check_keys("plan setting", settings, tuple(SETTINGS))
+    for name, value in settings.items():
+        if not isinstance(value, SETTINGS[name]) or isinstance(value, bool):
+            kind = "a whole number" if SETTINGS[name] == (int,) else "a text"
+            raise UserError(f"the setting {name} is {value!r}, not {kind}.")
     if not entries:
         raise UserError("it lists no problem; add a [[problem]].")
     problems = []
@@ -86,10 +95,13 @@ def _problems(entry: Any) -> list[Problem]:
         if type(value) is not type(operation.flags[name]):
             raise UserError(f"flag {name} is {value!r}, not like {operation.flags[name]!r}.")
     dtypes = entry.get("dtype", operation.dtypes[0])
+    dtypes = dtypes if isinstance(dtypes, list) else [dtypes]
+    if not dtypes or not all(isinstance(dtype, str) for dtype in dtypes):
+        raise UserError(f"dtype is {entry['dtype']!r}; write a name or a list of names.")
     return [
         Problem.of(operation, sizes, dtype, **flags)
         for sizes in _shapes(operation, entry.get("shape"))
-        for dtype in ([dtypes] if isinstance(dtypes, str) else dtypes)
+        for dtype in dtypes
     ]
 
 

@@ -108,6 +108,12 @@ def short_flags(operation: Operation, flags: Mapping[str, Any]) -> str:
     return ",".join(f"{name}={value}" for name, value in given.items())
 
 
+def candidate_text(variant: str, config: Mapping[str, Any] | None) -> str:
+    """A variant with its config: online [block_q=64 threads=2]; the name alone without one."""
+    values = " ".join(f"{name}={value}" for name, value in (config or {}).items())
+    return f"{variant} [{values}]" if values else variant
+
+
 def short_problem(problem: Problem) -> str:
     """One line for people: attention B=2,H=1,N=2048,D=64 float32 causal=True."""
     operation = problem.operation

@@ -97,7 +97,10 @@ MISTAKES = {
     f"{ROWS}shape={{M=2}}": "also needs the dim N",
     f"{ROWS}shape={{M=2,K=2,N=1}}": "'K'",
     f"{ROWS}shape='2x2'\ndtype='float23'": "float32",
+    f"{ROWS}shape='2x2'\ndtype=4": "dtype is 4",
     f"{ROWS}shape='2x2'\n[settings]\nbudgett='1s'": "did you mean 'budget'",
+    f"{ROWS}shape='2x2'\n[settings]\ntrials='many'": "trials is 'many', not a whole number",
+    f"{ROWS}shape='2x2'\n[settings]\nseed=true": "seed is True",
 }
 
 

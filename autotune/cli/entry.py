@@ -39,6 +39,7 @@ def _usage(error: Any, command: Any) -> str:
     close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
     if close and "Did you mean" not in text:
         text = f"{text} Did you mean {close[0]!r}?"
+    text = text if text.endswith((".", "?", ")")) else f"{text}."
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "autotune"
     return f"{text} See '{path} --help'."

@@ -100,7 +100,11 @@ def _paragraph(console: Console, text: str) -> None:
     from rich.text import Text
 
     body = text.lstrip(" ")
-    console.print(Padding(Text(body, overflow="fold"), (0, 0, 0, len(text) - len(body))))
+    if not body:
+        console.print()
+        return
+    padding = (0, 0, 0, len(text) - len(body))
+    console.print(Padding(Text(body, overflow="fold"), padding, expand=False))
 
 
 def _grid(facts: Facts) -> RichTable:

@@ -127,16 +127,18 @@ def plain_choice(policy: Policy) -> Choice | None:
 def _counts(campaign: CampaignResult) -> str:
     results = campaign.results
     tried = units.number(sum(r.tried for r in results), "candidate")
-    words = (
+    always = (
         (sum(r.dropped for r in results), "dropped early as too slow"),
         (sum(r.wrong for r in results), "wrong"),
         (sum(r.failed for r in results), "failed"),
         (sum(len(r.skipped) for r in results), "skipped"),
+    )
+    at_times = (
+        (sum(r.counts.get("disturbed", 0) for r in results), "disturbed by other programs"),
         (sum(r.known for r in results), "known from before"),
     )
-    parts = ", ".join(
-        f"{amount} {word}" for amount, word in words if amount or word != words[-1][1]
-    )
+    words = (*always, *(each for each in at_times if each[0]))
+    parts = ", ".join(f"{amount} {word}" for amount, word in words)
     return f"tried {tried} in {units.duration(campaign.seconds)}: {parts}."
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -45,13 +45,18 @@ class Entry:
     grade: Grade | None = None
     pin: PinRow | None = None
     losses: tuple[Loss, ...] = ()
+    disturbed: bool = False
 
     @property
     def state(self) -> str:
-        """fresh, revalidate, stale, foreign or `no winner`."""
+        """fresh, revalidate, stale, foreign, `no winner` or `not registered`."""
         if self.policy is None:
             return "no winner"
-        return "foreign" if self.grade is None else self.grade.level
+        if self.grade is None:
+            return "foreign"
+        if current_fingerprint(self.key.operation, self.policy.winner.variant) is None:
+            return "not registered"
+        return self.grade.level
 
     @property
     def operation(self) -> Operation | None:
@@ -104,10 +109,25 @@ def _entry(
 ) -> Entry:
     key, identity, mode = place
     device = devices.get(identity)
-    entry = Entry(key, identity, mode, policy)
+    entry = Entry(key, identity, mode, policy, pin=snapshot.pin_for(key, identity))
     losses = (*lost(key, rows), *(skipped(entry.problem, device) if device else ()))
-    trust = grade_now(policy) if policy and device else None
-    return Entry(key, identity, mode, policy, trust, snapshot.pin_for(key, identity), losses)
+    return replace(
+        entry,
+        grade=grade_now(policy) if policy and device else None,
+        losses=losses,
+        disturbed=policy is not None and was_disturbed(policy, rows),
+    )
+
+
+def was_disturbed(policy: Policy, rows: Sequence[TrialRow]) -> bool:
+    """Whether the machine was busy with other things when the winner was last measured."""
+    winner = policy.winner
+    mine = [
+        row
+        for row in rows
+        if row.variant == winner.variant and dict(row.config) == dict(winner.config)
+    ]
+    return bool(mine) and mine[-1].status == "disturbed"
 
 
 def grade_now(policy: Policy) -> Grade:

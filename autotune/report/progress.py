@@ -22,10 +22,10 @@ from autotune.campaign.events import (
     TrialStarted,
     Waiting,
 )
-from autotune.spelling import short_problem
+from autotune.spelling import candidate_text, short_problem
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.live import Live
 
 
@@ -48,12 +48,8 @@ class Progress:
 
     def __enter__(self) -> Progress:
         from rich.console import Console
-        from rich.live import Live
 
         self._console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
-        if self._console.is_terminal:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True)
-            self._live.start()
         return self
 
     def __exit__(
@@ -62,8 +58,7 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._stop_drawing()
 
     def __call__(self, event: Event) -> None:
         """Take an event in and draw what changed."""
@@ -75,16 +70,19 @@ class Progress:
             self._line(event.message)
         elif isinstance(event, ProblemStarted):
             self._now, self._last, self._doing = event, None, "starting"
+            self._start_drawing()
         elif isinstance(event, TrialStarted):
-            self._doing = f"measuring {event.candidate}"
+            self._doing = (
+                f"measuring {candidate_text(event.candidate.variant, event.candidate.config)}"
+            )
         elif isinstance(event, TrialEnded):
             self._last = event
         elif isinstance(event, RaceStarted):
             self._doing = f"final race of {len(event.entrants)}"
         elif isinstance(event, ProblemEnded):
             self._finished += 1
+            self._stop_drawing()
             self._line(ended_line(event.result, self._finished, self._problems))
-            self._now = None
         elif isinstance(event, CampaignEnded):
             self.result = event.result
         self._draw()
@@ -93,18 +91,27 @@ class Progress:
         if self._console is not None:
             self._console.print(text, soft_wrap=True)
 
-    def _draw(self) -> None:
-        if self._live is not None:
-            self._live.update(self._picture(), refresh=True)
+    def _start_drawing(self) -> None:
+        from rich.live import Live
 
-    def _picture(self) -> RenderableType:
+        if self._console is not None and self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+
+    def _stop_drawing(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _draw(self) -> None:
+        if self._live is None or self._now is None:
+            return
         from rich.console import Group
         from rich.text import Text
 
-        if self._now is None:
-            return Text("")
         lines = status_lines(self._now, self._last, self._doing, self._problems)
-        return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines))
+        shown = (Text(line, no_wrap=True, overflow="ellipsis") for line in lines)
+        self._live.update(Group(*shown), refresh=True)
 
 
 def status_lines(

@@ -14,7 +14,7 @@ from autotune.report.blocks import Block, Facts, Heading, Table, Verbatim
 from autotune.report.entries import Entry
 from autotune.report.policies import loss_line
 from autotune.serving import Served, Server
-from autotune.spelling import short_problem, tune_command
+from autotune.spelling import candidate_text, short_problem, tune_command
 from autotune_policies import Choice, Constraints, Policy, Request, nearest
 
 
@@ -128,7 +128,9 @@ def _constrained(
         if "refused" in got:
             rows.append((name, f"refused: {got['refused']}"))
         else:
-            rows.append((name, f"{got['variant']} [{Config(got['config'])}] ({got['origin']})"))
+            rows.append(
+                (name, f"{candidate_text(got['variant'], got['config'])} ({got['origin']})")
+            )
     return [Facts(tuple(rows))]
 
 

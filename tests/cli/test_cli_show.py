@@ -34,6 +34,11 @@ def test_a_policy_is_one_line_with_its_time_lead_and_mode(run: Run, toy: str) ->
     assert entry["state"] == "fresh"
 
 
+def test_parts_are_set_apart_by_empty_lines(run: Run, toy: str) -> None:
+    keep(toy_problem(), choice("flipped", 1e-3), choice("numpy", 1.5e-3))
+    assert "\n\ntoy_scale  float32  cold cache\n  shape " in run("show").out
+
+
 def test_output_is_plain_and_narrow_in_a_pipe(run: Run, toy: str) -> None:
     for size in (512, 1 << 40):
         keep(toy_problem(size), choice("flipped", 1e-3), choice("numpy", 1.5e-3))
@@ -163,7 +168,7 @@ def test_an_operation_whose_plugin_is_absent_is_still_listed(run: Run, toy: str)
         store.put_policy(replace(policy, problem=key).to_row())
     shown = run("show", "gone")
     assert shown.code == 0
-    assert "stale" in shown.out
+    assert "not registered" in shown.out
     assert run("show", "gne").code == 2
     assert "did you mean 'gone'" in run("show", "gne").err
 
