@@ -8,7 +8,7 @@ import importlib
 import inspect
 import pickle
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,13 @@ from autotune.plugins import load_file, load_plugins, plugin_files
 from autotune.registry import registry
 
 
-def describe(files: Iterable[str] = ()) -> dict[str, Any]:
+def describe(files: Sequence[str] = ()) -> dict[str, Any]:
     """What a worker has to load, as plain values.
 
     Plugin files and importable modules go by name. What was defined in a script, a notebook or
     `python -c`, or inside a function, goes by value, so that the user's script is not run again.
     Raises UserError when that is not possible.
     """
-    known = tuple(dict.fromkeys((*files, *plugin_files())))
     modules: dict[str, None] = {}
     strays: list[Operation | Variant] = []
     for operation in registry.operations():
@@ -39,26 +38,37 @@ def describe(files: Iterable[str] = ()) -> dict[str, Any]:
     plugins = [name for name in modules if name.startswith("autotune_plugin_")]
     return {
         "path": [entry or str(Path.cwd()) for entry in sys.path],
-        "files": list(known),
+        "files": list(files),
+        "loaded": [file for file in plugin_files() if file not in files],
         "modules": [name for name in modules if name not in plugins],
         "strays": _by_value(strays) if strays else "",
     }
 
 
 def load(description: dict[str, Any]) -> None:
-    """Load what `describe` described; a module that fails is left out, a file is a UserError."""
+    """Load what `describe` described.
+
+    Raises UserError for a plugin file that fails, if it was asked for by name; what the parent
+    merely happens to have loaded is left out when it cannot be loaded again.
+    """
     sys.path[:] = description["path"]
     load_plugins()
     for file in description["files"]:
         load_file(file)
+    for loaded in description["loaded"]:
+        _try(load_file, loaded)
     for module in description["modules"]:
-        try:
-            importlib.import_module(module)
-        except Exception as error:
-            print(f"cannot import {module}: {type(error).__name__}: {error}", file=sys.stderr)
+        _try(importlib.import_module, module)
     if description["strays"]:
         for value in pickle.loads(base64.b64decode(description["strays"])):
             _register(value)
+
+
+def _try(load_one: Callable[[str], object], name: str) -> None:
+    try:
+        load_one(name)
+    except Exception as error:
+        print(f"cannot load {name}: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def _register(value: Operation | Variant) -> None:

@@ -1,0 +1,77 @@
+"""The race: rounds in step, an end when it is decided, and who is to blame when it fails."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from worker_bench import Bench
+
+from autotune.worker import RaceJob
+from autotune.worker.race import decided
+
+
+def race_job(bench: Bench, *names: str, **fields: object) -> RaceJob:
+    entrants = tuple((name, {}) for name in names)
+    defaults = {"mode": "hot", "budget": 0.3, "time_limit": 5.0}
+    return RaceJob(bench.key(), entrants, **{**defaults, **fields})  # type: ignore[arg-type]
+
+
+def test_every_entrant_has_a_sample_in_every_round(bench: Bench) -> None:
+    outcome = bench.worker.race(race_job(bench, "honest", "returning", "chatty"))
+    assert outcome.status == "ok", outcome.reason
+    assert len(outcome.samples) == 3
+    assert len({len(samples) for samples in outcome.samples}) == 1
+    assert len(outcome.samples[0]) == outcome.circumstances["rounds"] >= 10
+    assert outcome.toolchain
+
+
+def test_a_clear_winner_ends_the_race_at_the_fewest_rounds(bench: Bench) -> None:
+    outcome = bench.worker.race(race_job(bench, "plain_slow", "honest", budget=20.0))
+    assert outcome.status == "ok", outcome.reason
+    assert len(outcome.samples[0]) == 10
+    slow, fast = outcome.samples
+    assert min(slow) > max(fast)
+
+
+@pytest.mark.parametrize(
+    ("bad", "status", "reason"),
+    [
+        ("zeros", "wrong", "y is off by"),
+        ("raising", "failed", "raised RuntimeError"),
+        ("aborting", "crashed", "killed by SIGABRT while building"),
+        ("endless", "timeout", "exceeded its limit"),
+        ("honset", "failed", "did you mean 'honest'"),
+    ],
+)
+def test_a_bad_entrant_is_named(bench: Bench, bad: str, status: str, reason: str) -> None:
+    limit = 2.0 if status == "timeout" else 20.0
+    outcome = bench.worker.race(race_job(bench, "honest", bad, "returning", time_limit=limit))
+    assert outcome.status == status
+    assert reason in outcome.reason
+    assert outcome.culprit == 1
+    assert outcome.samples == ()
+
+
+def rounds(ratio: float, noise: float, count: int = 30) -> list[list[float]]:
+    rng = random.Random(5)
+    found = []
+    for _ in range(count):
+        drift = 1 + rng.random()
+        found.append([drift, drift * ratio * (1 + rng.uniform(-noise, noise))])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ratio", "noise", "known"),
+    [
+        (1.2, 0.05, True),  # slower beyond doubt
+        (1.0, 0.005, True),  # as fast beyond doubt
+        (1.01, 0.001, True),  # on the edge of the band, but known precisely
+        (1.012, 0.1, False),  # could be either
+        (1.0, 0.2, False),
+    ],
+)
+def test_it_is_decided_when_every_ratio_is_known(ratio: float, noise: float, known: bool) -> None:
+    job = RaceJob("", (), precision=0.005, band=0.01)
+    assert decided(rounds(ratio, noise), job) is known
