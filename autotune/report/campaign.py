@@ -18,6 +18,7 @@ from autotune_policies import Choice, Policy
 PLAIN = ("numpy", "plain")
 """Names of the plain implementation of an operation: the floor that others are held against."""
 
+_NO_WINNER = ("nothing could be measured", "-", "", "-")
 _SHOWN = 20
 
 
@@ -83,17 +84,10 @@ def _title(result: ProblemResult, mode: str) -> str:
 
 def _table(results: Iterable[ProblemResult]) -> Table:
     titles = ("shape", "winner", ">time", "runner-up", ">plain NumPy")
-    rows = [
-        (
-            short_shape(result.problem.operation, result.problem.sizes) or "-",
-            *(
-                _cells(result.policy)
-                if result.policy
-                else ("nothing could be measured", "-", "", "-")
-            ),
-        )
-        for result in results
-    ]
+    rows = []
+    for result in results:
+        shape = short_shape(result.problem.operation, result.problem.sizes) or "-"
+        rows.append((shape, *(_cells(result.policy) if result.policy else _NO_WINNER)))
     return Table(titles, tuple(rows))
 
 

@@ -62,7 +62,7 @@ def _named(name: str, values: list[str]) -> list[tuple[str, str]]:
 
 def _node(node: Mapping[str, Any]) -> str:
     memory = units.size(node["memory_bytes"]) if node["memory_bytes"] else "memory unknown"
-    cpus = f"CPUs {node['cpus']}" if node["cpus"] else "memory only, no CPUs"
+    cpus = "memory only, no CPUs" if node["cpus"] in ("", "none") else f"CPUs {node['cpus']}"
     return f"node {node['id']}: {cpus}, {memory}"
 
 
