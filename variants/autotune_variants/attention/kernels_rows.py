@@ -1,8 +1,4 @@
-"""Row sweeps: what one worker does for blocks of query rows, softmax and its gradient.
-
-`t` is a named tuple of the arrays of the arrangement, `plan` a `Plan`, `at` = (b, h, start, rows)
-the block of query rows. The n x n arrays are given as two-dimensional views of the block's rows.
-"""
+"""The sweep over blocks of query rows, with A and GS as whole rows, and the sum of parts."""
 
 from __future__ import annotations
 
@@ -13,155 +9,159 @@ from numba import njit
 
 from autotune_variants.attention.kernels_tiles import (
     KERNEL,
+    WORKER,
+    blocks_of,
     clear,
-    copy_columns,
     exponentials,
     largest,
+    locate,
     multiply,
     multiply_add,
     pack,
     pack_transposed,
     scale_row,
     unpack,
+    visible,
 )
+from autotune_variants.attention.plan import Step
 
-At = tuple[int, int, int, int]
-
-
-@njit(**KERNEL)
-def row_blocks(t: Any, plan: Any) -> int:
-    """Number of blocks of query rows in the whole problem."""
-    batch, heads, length = t.q.shape[0], t.q.shape[1], t.q.shape[2]
-    return batch * heads * ((length + plan.block_q - 1) // plan.block_q)
+_SOFTMAX, _PROBABILITIES, _OUTPUT = int(Step.SOFTMAX), int(Step.PROBABILITIES), int(Step.OUTPUT)
+_SCORE_GRADIENTS, _GRAD_Q = int(Step.SCORE_GRADIENTS), int(Step.GRAD_Q)
+_GRAD_K, _GRAD_V = int(Step.GRAD_K), int(Step.GRAD_V)
+_A_STORED, _GS_STORED = int(Step.A_STORED), int(Step.GS_STORED)
 
 
-@njit(**KERNEL)
-def row_block(t: Any, plan: Any, task: int) -> At:
-    """(b, h, first row, rows) of a block of query rows."""
-    heads, length = t.q.shape[1], t.q.shape[2]
-    blocks = (length + plan.block_q - 1) // plan.block_q
-    head, block = task // blocks, task % blocks
-    start = block * plan.block_q
-    return head // heads, head % heads, start, min(plan.block_q, length - start)
-
-
-@njit(**KERNEL)
-def kv_head(t: Any, h: int) -> int:
-    """Key-value head of query head h."""
-    return h // (t.q.shape[1] // t.k.shape[1])
-
-
-@njit(**KERNEL)
-def visible(t: Any, plan: Any, row: int) -> int:
-    """How many keys query `row` may attend; causal masks are aligned bottom-right."""
+@njit(**WORKER)
+def rows(worker: int, t: Any, plan: Any) -> None:
+    """The steps of `plan`, in the order of `Step`, for every block of query rows of this worker."""
+    batch, heads, queries, _ = t.q.shape
     keys = t.k.shape[2]
-    if not plan.causal:
-        return keys
-    return min(max(row + 1 + keys - t.q.shape[2], 0), keys)
+    clear_parts(t.key_parts, worker, plan.steps & _GRAD_K)
+    clear_parts(t.value_parts, worker, plan.steps & _GRAD_V)
+    tasks = batch * heads * blocks_of(queries, plan.block_q)
+    for task in range(worker, tasks, plan.threads):
+        b, h, start, count = locate(task, heads, queries, plan.block_q)
+        kv = h // (heads // t.k.shape[1])
+        k, v = t.k[b, kv], t.v[b, kv]
+        end = visible(start + count - 1, queries, keys, plan.causal)
+        shape = (count, end, plan.block_k)
+        a, gs = t.a_rows[worker], t.gs_rows[worker]
+        if plan.steps & _A_STORED:
+            a = t.a[b, h, start : start + count]
+        if plan.steps & _GS_STORED:
+            gs = t.gs[b, h, start : start + count]
+        if plan.steps & (_SOFTMAX | _PROBABILITIES):
+            pack(t.q_tile[worker], t.q[b, h], start, count, plan.scale)
+            scores = t.scores[worker]
+            outer_rows(a, t.q_tile[worker], k, (t.k_transposed[worker], scores), shape)
+            for i in range(count):
+                seen = visible(start + i, queries, keys, plan.causal)
+                if plan.steps & _SOFTMAX:
+                    t.new_lse[b, h, start + i] = softmax(a[i], seen)
+                else:
+                    exponentials(a[i], seen, t.lse[b, h, start + i])
+        if plan.steps & _OUTPUT:
+            weighted_sum(t.acc_out[worker], a, v, t.v_tile[worker], shape)
+            unpack(t.new_out[b, h], start, count, t.acc_out[worker], 1.0)
+        if plan.steps & (_SCORE_GRADIENTS | _GRAD_V):
+            pack(t.g_tile[worker], t.grad_out[b, h], start, count, 1.0)
+        if plan.steps & _SCORE_GRADIENTS:
+            scores = t.scores[worker]
+            outer_rows(gs, t.g_tile[worker], v, (t.v_transposed[worker], scores), shape)
+            for i in range(count):
+                finish_gradients(gs[i], a[i], end, plan.scale)
+        if plan.steps & _GRAD_Q:
+            weighted_sum(t.acc_q[worker], gs, k, t.k_tile[worker], shape)
+            unpack(t.grad_q[b, h], start, count, t.acc_q[worker], 1.0)
+        if plan.steps & _GRAD_K:
+            pack(t.q_tile[worker], t.q[b, h], start, count, 1.0)
+            sizes = (end, count, k.shape[1])
+            multiply_add(t.key_parts[worker, b, kv], gs.T, t.q_tile[worker], sizes)
+        if plan.steps & _GRAD_V:
+            sizes = (end, count, v.shape[1])
+            multiply_add(t.value_parts[worker, b, kv], a.T, t.g_tile[worker], sizes)
 
 
 @njit(**KERNEL)
-def score_rows(worker: int, t: Any, plan: Any, at: At, rows2d: Any) -> None:
-    """rows2d = scale * Q K^T for the keys that any row of the block may attend."""
-    b, h, start, rows = at
-    k, depth = t.k[b, kv_head(t, h)], t.q.shape[3]
-    tile = t.scores[worker]
-    pack(t.q_tile[worker], t.q[b, h], start, rows, plan.scale)
-    end = visible(t, plan, start + rows - 1)
-    for first in range(0, end, plan.block_k):
-        columns = min(plan.block_k, end - first)
-        pack_transposed(t.k_transposed[worker], k, first, columns)
-        multiply(tile, t.q_tile[worker], t.k_transposed[worker], (rows, depth, columns))
-        copy_columns(rows2d, first, tile, (rows, columns))
+def clear_parts(parts: Any, worker: int, wanted: int) -> None:
+    """parts[worker] = 0, if wanted."""
+    if wanted:
+        for b in range(parts.shape[1]):
+            for h in range(parts.shape[2]):
+                clear(parts[worker, b, h], parts.shape[3])
 
 
 @njit(**KERNEL)
-def softmax_rows(worker: int, t: Any, plan: Any, at: At, a: Any) -> None:
-    """A = softmax(scale * Q K^T) of the block's rows, and their lse."""
-    b, h, start, rows = at
-    score_rows(worker, t, plan, at, a)
-    for i in range(rows):
-        seen = visible(t, plan, start + i)
-        peak = largest(a[i], seen)
-        total = exponentials(a[i], seen, peak)
-        t.lse[b, h, start + i] = peak + np.log(total) if seen else -np.inf
-        if seen:
-            scale_row(a[i], 1 / total)
+def outer_rows(target: Any, left: Any, right: Any, tiles: Any, shape: Any) -> None:
+    """target[i, j] = left[i] . right[j] for shape (rows, keys, block of keys).
 
-
-@njit(**KERNEL)
-def probability_rows(worker: int, t: Any, plan: Any, at: At, a: Any) -> None:
-    """A = exp(scale * Q K^T - lse) of the block's rows."""
-    b, h, start, rows = at
-    score_rows(worker, t, plan, at, a)
-    for i in range(rows):
-        exponentials(a[i], visible(t, plan, start + i), t.lse[b, h, start + i])
-
-
-@njit(**KERNEL)
-def output_rows(worker: int, t: Any, plan: Any, at: At, a: Any) -> None:
-    """Out = A V of the block's rows."""
-    b, h, start, rows = at
-    v, acc = t.v[b, kv_head(t, h)], t.acc_out[worker]
-    clear(acc, rows)
-    end = visible(t, plan, start + rows - 1)
-    for first in range(0, end, plan.block_k):
-        columns = min(plan.block_k, end - first)
-        pack(t.v_tile[worker], v, first, columns, 1.0)
-        weights = a[:rows, first : first + columns]
-        multiply_add(acc, weights, t.v_tile[worker], (rows, columns, v.shape[1]))
-    unpack(t.out[b, h], start, rows, acc, 1.0)
-
-
-@njit(**KERNEL)
-def score_gradient_rows(worker: int, t: Any, plan: Any, at: At, pair: Any) -> None:
-    """GS = scale * A * (GA - rowsum(A * GA)) with GA = dO V^T, of the block's rows; pair (A, GS).
-
-    The rows of GS hold GA until the sum is known.
+    `tiles` are room for a transposed block of `right` and for a block of the result.
     """
-    b, h, start, rows = at
-    a, gs = pair
-    v, tile = t.v[b, kv_head(t, h)], t.scores[worker]
-    pack(t.g_tile[worker], t.grad_out[b, h], start, rows, 1.0)
-    end = visible(t, plan, start + rows - 1)
-    for first in range(0, end, plan.block_k):
-        columns = min(plan.block_k, end - first)
-        pack_transposed(t.v_transposed[worker], v, first, columns)
-        multiply(tile, t.g_tile[worker], t.v_transposed[worker], (rows, v.shape[1], columns))
-        copy_columns(gs, first, tile, (rows, columns))
-    for i in range(rows):
-        finish_gradient_row(a[i], gs[i], end, plan.scale)
+    count, end, block = shape
+    transposed, tile = tiles
+    for first in range(0, end, block):
+        columns = min(block, end - first)
+        pack_transposed(transposed, right, first, columns)
+        multiply(tile, left, transposed, (count, right.shape[1], columns))
+        for i in range(count):
+            row = target[i, first : first + columns]
+            for j in range(columns):
+                row[j] = tile[i, j]
 
 
 @njit(**KERNEL)
-def finish_gradient_row(a: Any, gs: Any, end: int, scale: float) -> None:
-    """gs = scale * a * (gs - sum(a * gs)) on [0, end), 0 behind."""
-    correction = gs.dtype.type(0)
+def weighted_sum(acc: Any, weights: Any, x: Any, tile: Any, shape: Any) -> None:
+    """acc[i] = sum over j of weights[i, j] x[j] for shape (rows, keys, block of keys)."""
+    count, end, block = shape
+    clear(acc, count)
+    for first in range(0, end, block):
+        columns = min(block, end - first)
+        pack(tile, x, first, columns, 1.0)
+        part = weights[:count, first : first + columns]
+        multiply_add(acc, part, tile, (count, columns, x.shape[1]))
+
+
+@njit(**KERNEL)
+def softmax(row: Any, seen: int) -> Any:
+    """Scores become probabilities, 0 from `seen` on; returns the log of the sum of exponentials."""
+    peak = largest(row, seen)
+    total = exponentials(row, seen, peak)
+    if seen == 0:
+        return peak
+    scale_row(row, 1 / total)
+    return peak + np.log(total)
+
+
+@njit(**KERNEL)
+def finish_gradients(gs: Any, a: Any, end: int, scale: float) -> None:
+    """gs = scale * a * (gs - sum(a * gs)) on [0, end), 0 from there on; gs comes in as GA."""
+    total, factor = gs.dtype.type(0), gs.dtype.type(scale)
     for j in range(end):
-        correction += a[j] * gs[j]
-    factor = gs.dtype.type(scale)
+        total += a[j] * gs[j]
     for j in range(end):
-        gs[j] = factor * a[j] * (gs[j] - correction)
+        gs[j] = factor * a[j] * (gs[j] - total)
     for j in range(gs.size - end):
         gs[end + j] = 0
 
 
-@njit(**KERNEL)
-def query_gradient_rows(worker: int, t: Any, plan: Any, at: At, gs: Any) -> None:
-    """GQ = GS K of the block's rows."""
-    b, h, start, rows = at
-    k, acc = t.k[b, kv_head(t, h)], t.acc_q[worker]
-    clear(acc, rows)
-    end = visible(t, plan, start + rows - 1)
-    for first in range(0, end, plan.block_k):
-        columns = min(plan.block_k, end - first)
-        pack(t.k_tile[worker], k, first, columns, 1.0)
-        weights = gs[:rows, first : first + columns]
-        multiply_add(acc, weights, t.k_tile[worker], (rows, columns, k.shape[1]))
-    unpack(t.grad_q[b, h], start, rows, acc, 1.0)
+@njit(**WORKER)
+def sum_parts(worker: int, t: Any, plan: Any) -> None:
+    """GK or GV as the sum of the workers' parts, in the order of the workers."""
+    parts, target = t.value_parts, t.grad_v
+    if plan.steps & _GRAD_K:
+        add_parts(worker, plan.threads, t.key_parts, t.grad_k)
+    if plan.steps & _GRAD_V:
+        add_parts(worker, plan.threads, parts, target)
 
 
 @njit(**KERNEL)
-def add_to_part(part: Any, weights: Any, tile: Any, rows: int, end: int) -> None:
-    """part[:end] += weights[:rows, :end]^T tile[:rows]: this worker's share of GV or GK."""
-    multiply_add(part, weights.T, tile, (end, rows, part.shape[1]))
+def add_parts(worker: int, threads: int, parts: Any, target: Any) -> None:
+    """target = sum over workers of parts."""
+    batch, heads, length, features = target.shape
+    for row in range(worker, batch * heads * length, threads):
+        b, h, i = row // (heads * length), row // length % heads, row % length
+        for d in range(features):
+            total = parts.dtype.type(0)
+            for part in range(parts.shape[0]):
+                total += parts[part, b, h, i, d]
+            target[b, h, i, d] = total

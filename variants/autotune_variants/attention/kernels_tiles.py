@@ -11,14 +11,33 @@ from autotune_variants.fastmath import LOG2E, exp2, full_width_vectors
 
 # Sums may be regrouped for vector lanes; NaN and infinity keep their meaning.
 FAST = {"contract", "reassoc", "nsz", "arcp"}
-WORKER: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
-# Called by other kernels only, and on views only: no entry from Python, no reference counts.
-KERNEL: dict[str, Any] = {
-    **WORKER,
-    "_nrt": False,
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
+# Reached by pointer, once per worker; views only, so that there is nothing to count references of.
+WORKER: dict[str, Any] = {
+    **{"nogil": True, "fastmath": FAST, "error_model": "numpy"},
+    **{"_nrt": False, "no_cpython_wrapper": True},
 }
+# Called by other kernels only.
+KERNEL: dict[str, Any] = {**WORKER, "no_cfunc_wrapper": True}
+
+
+@njit(**KERNEL)
+def blocks_of(length: int, size: int) -> int:
+    """Number of blocks of `size` that cover `length`."""
+    return (length + size - 1) // size
+
+
+@njit(**KERNEL)
+def locate(task: int, heads: int, length: int, size: int) -> tuple[int, int, int, int]:
+    """(batch, head, start, count) of the block that is number `task` in the whole problem."""
+    blocks = blocks_of(length, size)
+    start = task % blocks * size
+    return task // blocks // heads, task // blocks % heads, start, min(size, length - start)
+
+
+@njit(**KERNEL)
+def visible(row: int, queries: int, keys: int, causal: bool) -> int:
+    """How many keys query `row` may attend; causal masks are aligned bottom-right."""
+    return min(max(row + 1 + keys - queries, 0), keys) if causal else keys
 
 
 @njit(**KERNEL)
@@ -106,28 +125,26 @@ def multiply_add(c: Any, a: Any, b: Any, shape: tuple[int, int, int]) -> None:
     """C[:m, :n] += A[:m, :k] @ B[:k, :n] for shape (m, k, n); rows of c and b are contiguous.
 
     Two rows by four terms at a time, so that each vector of B is used twice and each vector of C
-    is loaded and stored once in four products.
+    is loaded and stored once in four products. A ragged end repeats the last row or term with
+    weight 0: no second loop to compile.
     """
     full_width_vectors()
     m, k, n = shape
-    k4 = k // 4 * 4
-    for i in range(0, m - 1, 2):
-        for p in range(0, k4, 4):
-            x0, x1, x2, x3 = a[i, p], a[i, p + 1], a[i, p + 2], a[i, p + 3]
-            y0, y1, y2, y3 = a[i + 1, p], a[i + 1, p + 1], a[i + 1, p + 2], a[i + 1, p + 3]
+    none = c.dtype.type(0)
+    for i in range(0, m, 2):
+        i1 = min(i + 1, m - 1)
+        for p in range(0, k, 4):
+            p1, p2, p3 = min(p + 1, k - 1), min(p + 2, k - 1), min(p + 3, k - 1)
+            x0, y0 = a[i, p], a[i1, p]
+            x1, y1 = (a[i, p1], a[i1, p1]) if p + 1 < k else (none, none)
+            x2, y2 = (a[i, p2], a[i1, p2]) if p + 2 < k else (none, none)
+            x3, y3 = (a[i, p3], a[i1, p3]) if p + 3 < k else (none, none)
+            if i1 == i:
+                y0 = y1 = y2 = y3 = none
             for j in range(n):
-                b0, b1, b2, b3 = b[p, j], b[p + 1, j], b[p + 2, j], b[p + 3, j]
+                b0, b1, b2, b3 = b[p, j], b[p1, j], b[p2, j], b[p3, j]
                 c[i, j] += x0 * b0 + x1 * b1 + x2 * b2 + x3 * b3
-                c[i + 1, j] += y0 * b0 + y1 * b1 + y2 * b2 + y3 * b3
-        for p in range(k4, k):
-            for j in range(n):
-                c[i, j] += a[i, p] * b[p, j]
-                c[i + 1, j] += a[i + 1, p] * b[p, j]
-    if m % 2:
-        for p in range(k):
-            x = a[m - 1, p]
-            for j in range(n):
-                c[m - 1, j] += x * b[p, j]
+                c[i1, j] += y0 * b0 + y1 * b1 + y2 * b2 + y3 * b3
 
 
 @njit(**KERNEL)

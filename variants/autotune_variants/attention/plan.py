@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntFlag
 from typing import Any, NamedTuple
 
 import numpy as np
 
 
+class Step(IntFlag):
+    """What a sweep over blocks of query rows or of keys does with each block.
+
+    Passes are composed at run time, so that all arrangements share a handful of compiled kernels.
+    """
+
+    SOFTMAX = 1  # A and lse from Q and K
+    PROBABILITIES = 2  # A from Q, K and lse
+    OUTPUT = 4  # Out = A V
+    SCORE_GRADIENTS = 8  # GS from A, dO and V
+    GRAD_Q = 16  # GQ = GS K
+    GRAD_K = 32  # GK = GS^T Q: its owner in a column sweep, a worker's part in a row sweep
+    GRAD_V = 64  # GV = A^T dO: the same
+    A_STORED = 128  # A is an array of the whole problem, not a temporary of the block
+    GS_STORED = 256  # so is GS
+
+
 class Plan(NamedTuple):
-    """Run-time choices: workers, tile sizes, mask, scale."""
+    """Run-time choices: workers, tile sizes, mask, scale, what to do (a `Step`)."""
 
     threads: int
     block_q: int
     block_k: int
     causal: bool
     scale: float
+    steps: int
 
 
 class Arrays(NamedTuple):
     """All arrays that any arrangement has; one without an array passes an empty one.
 
-    One type for all arrangements means that a pass they share is compiled once.
+    One type for all arrangements, so that their kernels are compiled once. Out and lse appear
+    twice: as what a kernel reads and as what it writes, since inputs may be read-only.
     """
 
     q: Any
@@ -30,6 +50,8 @@ class Arrays(NamedTuple):
     grad_out: Any
     out: Any
     lse: Any
+    new_out: Any
+    new_lse: Any
     grad_q: Any
     grad_k: Any
     grad_v: Any
@@ -56,37 +78,35 @@ class Arrays(NamedTuple):
     line: Any
 
 
+Stage = tuple[Callable[..., None], Step]
+
 _DIMS = {
     **dict.fromkeys(Arrays._fields, 3),
-    **dict.fromkeys(("q", "k", "v", "grad_out", "out", "grad_q", "grad_k", "grad_v", "a", "gs"), 4),
-    **{"key_parts": 5, "value_parts": 5, "line": 2},
+    **dict.fromkeys(("q", "k", "v", "grad_out", "out", "new_out", "a", "gs"), 4),
+    **{"grad_q": 4, "grad_k": 4, "grad_v": 4, "key_parts": 5, "value_parts": 5, "line": 2},
 }
 
 
 def staged(
-    problem: Any,
-    config: Mapping[str, Any],
-    temporaries: Sequence[str],
-    stages: Sequence[Callable[..., None]],
+    problem: Any, config: Mapping[str, Any], temporaries: Sequence[str], stages: Sequence[Stage]
 ) -> Callable[..., None]:
     """`run(*inputs, *outputs, *temporaries, scale)`: every stage in turn, each by all workers."""
     from autotune_variants.parallel import Workers
 
     operation = problem.operation
     given = (*(t.name for t in (*operation.inputs, *operation.outputs)), *temporaries)
-    absent = {
-        name: np.empty((0,) * _DIMS[name], problem.dtype)
-        for name in Arrays._fields
-        if name not in given
-    }
+    empty = {name: np.empty((0,) * dims, problem.dtype) for name, dims in _DIMS.items()}
+    written = [name for name in ("out", "lse") if name not in (t.name for t in operation.inputs)]
     fixed = (int(config["threads"]), int(config["block_q"]), int(config["block_k"]))
     causal = bool(problem.flags["causal"])
-    parallel = [Workers(stage) for stage in stages]
+    parallel = [(Workers(kernel), int(steps)) for kernel, steps in stages]
 
     def run(*arguments: Any) -> None:
-        t = Arrays(**dict(zip(given, arguments, strict=False)), **absent)
-        plan = Plan(*fixed, causal, arguments[-1])
-        for workers in parallel:
-            workers(t, plan)
+        arrays = {**empty, **dict(zip(given, arguments, strict=False))}
+        for name in written:
+            arrays[f"new_{name}"] = arrays[name]
+        t = Arrays(**arrays)
+        for workers, steps in parallel:
+            workers(t, Plan(*fixed, causal, arguments[-1], steps))
 
     return run

@@ -28,120 +28,70 @@ def _declare(arrangement: str, *first: Any) -> Callable[..., Any]:
 @_declare("fused", passes.ALL_GRADIENTS)
 def fused(problem: Any, config: Mapping[str, Any]) -> Run:
     """One sweep over the rows; GV and GK accumulated per thread and summed (the study's v2)."""
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.all_gradients,
-        rows.sum_grad_v,
-        rows.sum_grad_k,
-    )
-    return staged(problem, config, GRADIENTS["fused"], stages)
+    order = stages.FUSED_BACKWARD
+    return staged(problem, config, GRADIENTS["fused"], order)
 
 
 @_declare("separate", passes.PROBABILITIES)
 def separate(problem: Any, config: Mapping[str, Any]) -> Run:
     """GV by columns, then GQ with GK accumulated per thread; GS a temporary of some rows."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.probabilities_stored,
-        columns.grad_v_swept,
-        rows.query_key_gradients_from_a,
-        rows.sum_grad_k,
-    )
-    return staged(problem, config, GRADIENTS["separate"], stages)
+    order = (*stages.A_FROM_LSE, *stages.GRADIENTS["separate"])
+    return staged(problem, config, GRADIENTS["separate"], order)
 
 
 @_declare("four_pass", passes.PROBABILITIES)
 def four_pass(problem: Any, config: Mapping[str, Any]) -> Run:
     """A and GS stored; GV by columns, GK accumulated per thread (the study's v3)."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.probabilities_stored,
-        columns.grad_v_swept,
-        rows.score_gradients_stored,
-        rows.query_key_gradients,
-        rows.sum_grad_k,
-    )
-    return staged(problem, config, GRADIENTS["four_pass"], stages)
+    order = (*stages.A_FROM_LSE, *stages.GRADIENTS["four_pass"])
+    return staged(problem, config, GRADIENTS["four_pass"], order)
 
 
 @_declare("five_pass", passes.PROBABILITIES)
 def five_pass(problem: Any, config: Mapping[str, Any]) -> Run:
     """A and GS stored; GV and GK both by columns (the study's v4)."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.probabilities_stored,
-        columns.grad_v_swept,
-        rows.score_gradients_stored,
-        rows.query_gradients,
-        columns.grad_k_swept,
-    )
-    return staged(problem, config, GRADIENTS["five_pass"], stages)
+    order = (*stages.A_FROM_LSE, *stages.GRADIENTS["five_pass"])
+    return staged(problem, config, GRADIENTS["five_pass"], order)
 
 
 @_declare("four_pass_on_chip", passes.PROBABILITIES)
 def four_pass_on_chip(problem: Any, config: Mapping[str, Any]) -> Run:
     """As four_pass, but a column sweep reads A once, not once per feature."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.probabilities_stored,
-        columns.grad_v_on_chip,
-        rows.score_gradients_stored,
-        rows.query_key_gradients,
-        rows.sum_grad_k,
-    )
-    return staged(problem, config, GRADIENTS["four_pass_on_chip"], stages)
+    order = (*stages.A_FROM_LSE, *stages.GRADIENTS["four_pass_on_chip"])
+    return staged(problem, config, GRADIENTS["four_pass_on_chip"], order)
 
 
 @_declare("five_pass_on_chip", passes.PROBABILITIES)
 def five_pass_on_chip(problem: Any, config: Mapping[str, Any]) -> Run:
     """As five_pass, but a column sweep reads A or GS once, not once per feature."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.probabilities_stored,
-        columns.grad_v_on_chip,
-        rows.score_gradients_stored,
-        rows.query_gradients,
-        columns.grad_k_on_chip,
-    )
-    return staged(problem, config, GRADIENTS["five_pass_on_chip"], stages)
+    order = (*stages.A_FROM_LSE, *stages.GRADIENTS["five_pass_on_chip"])
+    return staged(problem, config, GRADIENTS["five_pass_on_chip"], order)
 
 
 @_declare("gs_recomputed", passes.PROBABILITIES)
 def gs_recomputed(problem: Any, config: Mapping[str, Any]) -> Run:
     """A stored; GS recomputed by the passes that need it."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.probabilities_stored,
-        rows.corrections,
-        columns.grad_v_on_chip,
-        rows.query_gradients_from_a,
-        columns.key_gradients_from_a,
-    )
-    return staged(problem, config, GRADIENTS["gs_recomputed"], stages)
+    order = (*stages.A_FROM_LSE, *stages.GRADIENTS["gs_recomputed"])
+    return staged(problem, config, GRADIENTS["gs_recomputed"], order)
 
 
 @_declare("all_recomputed")
 def all_recomputed(problem: Any, config: Mapping[str, Any]) -> Run:
     """Nothing n x n stored: A and GS recomputed by the passes that need them."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.corrections,
-        columns.key_value_gradients,
-        rows.query_gradients_recomputed,
-    )
-    return staged(problem, config, GRADIENTS["all_recomputed"], stages)
+    order = stages.GRADIENTS["all_recomputed"]
+    return staged(problem, config, GRADIENTS["all_recomputed"], order)

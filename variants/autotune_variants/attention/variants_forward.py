@@ -24,9 +24,9 @@ Run = Callable[..., None]
 )
 def stored(problem: Any, config: Mapping[str, Any]) -> Run:
     """A written to memory, a block of query rows at a time (the study's forward)."""
-    from autotune_variants.attention.kernels_passes import forward_stored
+    from autotune_variants.attention import stages
 
-    return staged(problem, config, FORWARD["stored"], (forward_stored,))
+    return staged(problem, config, FORWARD["stored"], stages.FORWARD["stored"])
 
 
 @variant(
@@ -39,6 +39,6 @@ def stored(problem: Any, config: Mapping[str, Any]) -> Run:
 )
 def online(problem: Any, config: Mapping[str, Any]) -> Run:
     """Online softmax over blocks of keys; scores never leave their tile."""
-    from autotune_variants.attention.kernels_passes import forward_online
+    from autotune_variants.attention import stages
 
-    return staged(problem, config, FORWARD["online"], (forward_online,))
+    return staged(problem, config, FORWARD["online"], stages.FORWARD["online"])

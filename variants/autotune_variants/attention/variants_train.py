@@ -28,121 +28,70 @@ def _declare(arrangement: str, *first: Any) -> Callable[..., Any]:
 @_declare("fused", passes.EVERYTHING)
 def fused(problem: Any, config: Mapping[str, Any]) -> Run:
     """One sweep over the rows; GV and GK accumulated per thread and summed (the study's v2)."""
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.everything,
-        rows.sum_grad_v,
-        rows.sum_grad_k,
-    )
-    return staged(problem, config, train_temporaries("fused"), stages)
+    order = stages.FUSED_TRAIN
+    return staged(problem, config, train_temporaries("fused"), order)
 
 
 @_declare("separate", passes.FORWARD_STORED)
 def separate(problem: Any, config: Mapping[str, Any]) -> Run:
     """GV by columns, then GQ with GK accumulated per thread; GS a temporary of some rows."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.forward_stored,
-        columns.grad_v_swept,
-        rows.query_key_gradients_from_a,
-        rows.sum_grad_k,
-    )
-    return staged(problem, config, train_temporaries("separate"), stages)
+    order = (*stages.FORWARD["stored"], *stages.GRADIENTS["separate"])
+    return staged(problem, config, train_temporaries("separate"), order)
 
 
 @_declare("four_pass", passes.FORWARD_STORED)
 def four_pass(problem: Any, config: Mapping[str, Any]) -> Run:
     """A and GS stored; GV by columns, GK accumulated per thread (the study's v3)."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.forward_stored,
-        columns.grad_v_swept,
-        rows.score_gradients_stored,
-        rows.query_key_gradients,
-        rows.sum_grad_k,
-    )
-    return staged(problem, config, train_temporaries("four_pass"), stages)
+    order = (*stages.FORWARD["stored"], *stages.GRADIENTS["four_pass"])
+    return staged(problem, config, train_temporaries("four_pass"), order)
 
 
 @_declare("five_pass", passes.FORWARD_STORED)
 def five_pass(problem: Any, config: Mapping[str, Any]) -> Run:
     """A and GS stored; GV and GK both by columns (the study's v4)."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.forward_stored,
-        columns.grad_v_swept,
-        rows.score_gradients_stored,
-        rows.query_gradients,
-        columns.grad_k_swept,
-    )
-    return staged(problem, config, train_temporaries("five_pass"), stages)
+    order = (*stages.FORWARD["stored"], *stages.GRADIENTS["five_pass"])
+    return staged(problem, config, train_temporaries("five_pass"), order)
 
 
 @_declare("four_pass_on_chip", passes.FORWARD_STORED)
 def four_pass_on_chip(problem: Any, config: Mapping[str, Any]) -> Run:
     """As four_pass, but a column sweep reads A once, not once per feature."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.forward_stored,
-        columns.grad_v_on_chip,
-        rows.score_gradients_stored,
-        rows.query_key_gradients,
-        rows.sum_grad_k,
-    )
-    return staged(problem, config, train_temporaries("four_pass_on_chip"), stages)
+    order = (*stages.FORWARD["stored"], *stages.GRADIENTS["four_pass_on_chip"])
+    return staged(problem, config, train_temporaries("four_pass_on_chip"), order)
 
 
 @_declare("five_pass_on_chip", passes.FORWARD_STORED)
 def five_pass_on_chip(problem: Any, config: Mapping[str, Any]) -> Run:
     """As five_pass, but a column sweep reads A or GS once, not once per feature."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.forward_stored,
-        columns.grad_v_on_chip,
-        rows.score_gradients_stored,
-        rows.query_gradients,
-        columns.grad_k_on_chip,
-    )
-    return staged(problem, config, train_temporaries("five_pass_on_chip"), stages)
+    order = (*stages.FORWARD["stored"], *stages.GRADIENTS["five_pass_on_chip"])
+    return staged(problem, config, train_temporaries("five_pass_on_chip"), order)
 
 
 @_declare("gs_recomputed", passes.FORWARD_STORED)
 def gs_recomputed(problem: Any, config: Mapping[str, Any]) -> Run:
     """A stored; GS recomputed by the passes that need it."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.forward_stored,
-        rows.corrections,
-        columns.grad_v_on_chip,
-        rows.query_gradients_from_a,
-        columns.key_gradients_from_a,
-    )
-    return staged(problem, config, train_temporaries("gs_recomputed"), stages)
+    order = (*stages.FORWARD["stored"], *stages.GRADIENTS["gs_recomputed"])
+    return staged(problem, config, train_temporaries("gs_recomputed"), order)
 
 
 @_declare("all_recomputed", passes.FORWARD_ONLINE)
 def all_recomputed(problem: Any, config: Mapping[str, Any]) -> Run:
     """Nothing n x n stored: A and GS recomputed by the passes that need them."""
-    from autotune_variants.attention import kernels_columns as columns
-    from autotune_variants.attention import kernels_passes as rows
+    from autotune_variants.attention import stages
 
-    stages = (
-        rows.forward_online,
-        rows.corrections,
-        columns.key_value_gradients,
-        rows.query_gradients_recomputed,
-    )
-    return staged(problem, config, train_temporaries("all_recomputed"), stages)
+    order = (*stages.FORWARD["online"], *stages.GRADIENTS["all_recomputed"])
+    return staged(problem, config, train_temporaries("all_recomputed"), order)
