@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -10,29 +10,15 @@ from typing import Any
 import numpy as np
 
 from autotune.arrays import Array
-from autotune.errors import AutotuneError
 from autotune.execution import Executable
+from autotune.expected import Expected, expected_outputs
 from autotune.inputs import Buffers, make_buffers
 from autotune.model import Problem, is_deterministic
-
-FACTOR = 2.0
-"""How much worse than a plain implementation an output may be unless its operation says more."""
-
-FLOOR_ULPS = 8.0
-"""Errors up to so many units in the last place of the output's magnitude always pass.
-
-A plain implementation can be exact by luck (small sizes, powers of two); a handful of roundings in
-another order must not fail for that.
-"""
 
 CHEAP_SECONDS = 0.05
 """A problem whose reference takes less is checked on a second set of inputs as well."""
 
 Outputs = tuple[Array, ...]
-
-
-class GateError(AutotuneError):
-    """The reference itself cannot judge: it raised, or gave the wrong arrays or NaN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +34,6 @@ class Verdict:
     bound: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What an output must be: the float64 reference, its magnitude, and the error allowed."""
-
-    name: str
-    values: Array
-    magnitude: float
-    bound: float
-    dtype: np.dtype[Any]
-
-
 class Gate:
     """Checks candidates on one problem; reference and plain implementation run once per seed.
 
@@ -66,8 +41,7 @@ class Gate:
     products are accurate relative to the magnitude of what is summed, not of a result that happens
     to cancel (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.5), so an
     element-wise relative error would reject every implementation; the maximum, unlike a mean,
-    lets no single element be wrong. The bound is the operation's tolerance times that same error
-    of the plain implementation in the problem's dtype, as attention test suites have it.
+    lets no single element be wrong. For the bound see `expected_outputs`.
     """
 
     def __init__(self, problem: Problem, seed: int = 0) -> None:
@@ -158,62 +132,6 @@ def collect_outputs(executable: Executable, buffers: Buffers, result: Any) -> Ou
     fresh = (np.array(each) for each in executable.returned(result))
     named |= zip((t.name for t in operation.fresh_outputs), fresh, strict=True)
     return tuple([named[tensor.name] for tensor in operation.outputs])
-
-
-def expected_outputs(buffers: Buffers) -> tuple[Expected, ...]:
-    """Run reference and plain implementation; GateError if the reference cannot judge."""
-    problem = buffers.problem
-    operation = problem.operation
-    dtypes = [np.dtype(t.dtype or problem.dtype) for t in operation.outputs]
-    wide = _run(buffers, operation.reference, np.dtype(np.float64))
-    own = _run(buffers, operation.plain, None)
-    expected = []
-    for tensor, dtype, values, plain in zip(operation.outputs, dtypes, wide, own, strict=True):
-        if np.isnan(values).any():
-            raise GateError(f"the reference of {operation.name} gives NaN in {tensor.name}.")
-        magnitude = _magnitude(values)
-        factor = operation.tolerance.get(tensor.name, FACTOR)
-        floor = FLOOR_ULPS * _epsilon(dtype)
-        bound = max(factor * _plain_error(plain, values, magnitude), floor)
-        expected.append(Expected(tensor.name, values, magnitude, bound, dtype))
-    return tuple(expected)
-
-
-def _run(
-    buffers: Buffers, function: Callable[..., Any], dtype: np.dtype[Any] | None
-) -> tuple[Array, ...]:
-    """Outputs of reference or plain implementation on copies of the inputs, in float64."""
-    problem = buffers.problem
-    operation = problem.operation
-    scalars: Mapping[str, Any] = dict(zip(operation.scalars, buffers.scalars, strict=True))
-    inputs = [
-        np.array(each, dtype=dtype if np.issubdtype(each.dtype, np.inexact) else None, order="C")
-        for each in buffers.input_arrays
-    ]
-    with np.errstate(all="ignore"):
-        results = function(*inputs, **problem.flags, **scalars)
-    results = results if isinstance(results, tuple | list) else (results,)
-    shapes = [tensor.shape(problem.sizes) for tensor in operation.outputs]
-    if [np.shape(each) for each in results] != shapes:
-        found = ", ".join(str(np.shape(each)) for each in results)
-        raise GateError(f"the reference of {operation.name} gave {found}, expected {shapes}.")
-    return tuple(np.asarray(each, dtype=np.float64) for each in results)
-
-
-def _magnitude(values: Array) -> float:
-    """Largest finite magnitude; 1 for an output without one, so that errors stay absolute."""
-    finite = np.abs(values[np.isfinite(values)])
-    return float(finite.max(initial=0.0)) or 1.0
-
-
-def _epsilon(dtype: np.dtype[Any]) -> float:
-    return float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
-
-
-def _plain_error(plain: Array, values: Array, magnitude: float) -> float:
-    """Error of the plain implementation where it is finite: its overflows excuse nobody's."""
-    both = np.isfinite(plain) & np.isfinite(values)
-    return float(np.abs(plain[both] - values[both]).max(initial=0.0)) / magnitude
 
 
 def judge(outputs: Outputs, expected: tuple[Expected, ...], buffers: Buffers) -> Verdict:

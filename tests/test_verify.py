@@ -10,9 +10,10 @@ import pytest
 
 from autotune.device import local_cpu
 from autotune.execution import Executable
+from autotune.expected import FLOOR_ULPS, GateError
 from autotune.model import Operation, Pass, Problem, Variant
 from autotune.model.operation import parse_tensors
-from autotune.verify import FLOOR_ULPS, Gate, GateError, Verdict
+from autotune.verify import Gate, Verdict
 
 OWNED = (Pass("all", parallel=("N",), writes={"y": "owned"}),)
 
@@ -134,9 +135,11 @@ def test_infinities_in_the_same_place_are_equal_and_others_are_not() -> None:
     assert not check(problem, lambda x, y: np.copyto(y, np.where(x > 1, -np.inf, x))).passed
 
 
-def test_a_reference_that_gives_nan_or_another_shape_cannot_judge() -> None:
+def test_a_reference_that_raises_or_gives_nan_or_another_shape_cannot_judge() -> None:
     with pytest.raises(GateError, match="NaN in y"):
         Gate(Problem.of(make_operation(lambda x: x * np.nan), (10,)))
+    with pytest.raises(GateError, match="raised KeyError"):
+        Gate(Problem.of(make_operation(lambda x: {}[x.size]), (10,)))
     with pytest.raises(GateError, match="expected"):
         Gate(Problem.of(make_operation(lambda x: x[:3]), (10,)))
 
@@ -174,6 +177,17 @@ def test_the_bound_is_a_multiple_of_what_the_arithmetic_cannot_avoid() -> None:
     failed = gate.check(build(problem, in_half_precision))
     assert not failed.passed
     assert failed.error > failed.bound
+
+
+def test_in_float64_the_bound_is_not_what_comparing_the_reference_with_itself_gives() -> None:
+    problem = Problem.of(SUM, (20_000, 50), "float64")
+    gate = Gate(problem)
+    verdict = gate.check(build(problem, lambda x, y: in_order(x[::-1], y)))
+    assert verdict.passed, verdict.reason
+    assert verdict.error > FLOOR_ULPS * np.finfo(np.float64).eps
+    assert not gate.check(
+        build(problem, lambda x, y: np.copyto(y, x.astype("f4").sum(axis=0)))
+    ).passed
 
 
 def test_the_tolerance_of_an_output_scales_its_bound() -> None:

@@ -1,0 +1,115 @@
+"""What a candidate's outputs must be: the float64 reference, and how far off they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autotune.arrays import Array
+from autotune.errors import AutotuneError
+from autotune.inputs import Buffers
+
+FACTOR = 2.0
+"""How much worse than a plain implementation an output may be unless its operation says more."""
+
+FLOOR_ULPS = 8.0
+"""Errors up to so many units in the last place of the output's magnitude always pass.
+
+A plain implementation can be exact by luck (small sizes, powers of two); a handful of roundings in
+another order must not fail for that.
+"""
+
+
+class GateError(AutotuneError):
+    """The reference itself cannot judge: it raised, or gave the wrong arrays or NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What an output must be: the reference's values, their magnitude, and the error allowed."""
+
+    name: str
+    values: Array
+    magnitude: float
+    bound: float
+    dtype: np.dtype[Any]
+
+
+def expected_outputs(buffers: Buffers) -> tuple[Expected, ...]:
+    """Run reference and plain implementation; GateError if the reference cannot judge.
+
+    The bound of an output is its tolerance times the error of the plain implementation in the
+    problem's dtype, relative to the output's magnitude, as attention test suites have it.
+    In float64 the reference is itself such an implementation, and comparing it with itself shows
+    no error. There the plain implementation runs in float32, its error is scaled by the ratio of
+    the two roundings (errors are proportional to it), and one error more is allowed for the
+    reference's own.
+    """
+    problem = buffers.problem
+    operation = problem.operation
+    dtypes = [np.dtype(tensor.dtype or problem.dtype) for tensor in operation.outputs]
+    double = problem.dtype == "float64"
+    scale = _epsilon(np.dtype("f8")) / _epsilon(np.dtype("f4")) if double else 1.0
+    with ThreadPoolExecutor(2) as pool:
+        wide = pool.submit(_run, buffers, operation.reference, np.dtype("f8"))
+        plain = pool.submit(_run, buffers, operation.plain, np.dtype("f4") if double else None)
+        values, narrow = wide.result(), plain.result()
+    expected = []
+    for tensor, dtype, exact, rounded in zip(
+        operation.outputs, dtypes, values, narrow, strict=True
+    ):
+        if np.isnan(exact).any():
+            raise GateError(f"the reference of {operation.name} gives NaN in {tensor.name}.")
+        magnitude = _magnitude(exact)
+        unavoidable = scale * _plain_error(rounded, exact, magnitude)
+        factor = operation.tolerance.get(tensor.name, FACTOR) + (1.0 if double else 0.0)
+        if not np.issubdtype(dtype, np.inexact):
+            unavoidable = 0.0
+        bound = max(factor * unavoidable, FLOOR_ULPS * _epsilon(dtype))
+        expected.append(Expected(tensor.name, exact, magnitude, bound, dtype))
+    return tuple(expected)
+
+
+def _run(
+    buffers: Buffers, function: Callable[..., Any], dtype: np.dtype[Any] | None
+) -> tuple[Array, ...]:
+    """Outputs of reference or plain implementation on copies of the inputs, in float64."""
+    problem = buffers.problem
+    operation = problem.operation
+    scalars: Mapping[str, Any] = dict(zip(operation.scalars, buffers.scalars, strict=True))
+    inputs = [
+        np.array(each, dtype=dtype if np.issubdtype(each.dtype, np.inexact) else None, order="C")
+        for each in buffers.input_arrays
+    ]
+    try:
+        with np.errstate(all="ignore"):
+            results = function(*inputs, **problem.flags, **scalars)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise GateError(f"the reference of {operation.name} raised {why}.") from error
+    results = results if isinstance(results, tuple | list) else (results,)
+    shapes = [tensor.shape(problem.sizes) for tensor in operation.outputs]
+    if [np.shape(each) for each in results] != shapes:
+        found = ", ".join(str(np.shape(each)) for each in results)
+        raise GateError(f"the reference of {operation.name} gave {found}, expected {shapes}.")
+    return tuple(np.asarray(each, dtype=np.float64) for each in results)
+
+
+def _magnitude(values: Array) -> float:
+    """Largest finite magnitude; 1 for an output without one, so that errors stay absolute."""
+    finite = np.abs(values[np.isfinite(values)])
+    return float(finite.max(initial=0.0)) or 1.0
+
+
+def _epsilon(dtype: np.dtype[Any]) -> float:
+    return float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
+
+
+def _plain_error(plain: Array, values: Array, magnitude: float) -> float:
+    """Error of the plain implementation where it is finite: its overflows excuse nobody's."""
+    both = np.isfinite(plain) & np.isfinite(values)
+    return float(np.abs(plain[both] - values[both]).max(initial=0.0)) / magnitude
