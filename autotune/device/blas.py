@@ -30,7 +30,7 @@ class BlasLibrary:
         self._set_mask, self._get_mask = _affinity_functions(controller)
         self._lock = threading.Lock()
         self._requests: list[list[int]] = []
-        self._found = self._applied = 0
+        self._found = 0
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
@@ -39,28 +39,39 @@ class BlasLibrary:
         """Whether its threads can be pinned one by one (OpenBLAS with its own threads)."""
         return self._set_mask is not None
 
+    def most(self, count: int) -> int:
+        """How many of `count` threads the library was built to run."""
+        with self._lock:
+            current = self.get()
+            if current >= count:
+                return count
+            self.set(count)
+            reached = self.get()
+            self.set(current)
+            return reached
+
     def request(self, count: int) -> list[int]:
         """Use `count` threads from now on; the result is what `release` wants back."""
+        request = [count]
         with self._lock:
             current = self.get()
             if not self._requests:
                 self._found = current
-            request = [count]
             self._requests.append(request)
-            self._apply(current, count)
+            if current != count:
+                self.set(count)
         return request
 
     def release(self, request: list[int]) -> None:
         """End a request."""
         with self._lock:
-            newest = self._requests[-1] is request
-            self._requests = [each for each in self._requests if each is not request]
-            current = self.get()
-            if self._requests:
-                if newest:
-                    self._apply(current, self._requests[-1][0])
-            elif current == self._applied:
-                self._apply(current, self._found)
+            newest = self._requests[-1]
+            self._requests[:] = [each for each in self._requests if each is not request]
+            if newest is not request or self.get() != request[0]:
+                return  # another request, or somebody else, has set the count since
+            wanted = self._requests[-1][0] if self._requests else self._found
+            if wanted != request[0]:
+                self.set(wanted)
 
     def pin(self, masks: Sequence[Mask]) -> list[Mask]:
         """Give worker j the j-th mask; returns the masks found.
@@ -70,12 +81,16 @@ class BlasLibrary:
         """
         self.set(len(masks) + 1)
         found = self.worker_masks(len(masks))
-        self._move(masks)
+        for worker, mask in enumerate(masks):
+            if self._set_mask(worker, ctypes.sizeof(mask), mask) != 0:
+                self.unpin(found)
+                raise out_of_reach(cpus_in(mask))
         return found
 
     def unpin(self, found: Sequence[Mask]) -> None:
         """Give the workers back the masks `pin` found."""
-        self._move(found)
+        for worker, mask in enumerate(found):
+            self._set_mask(worker, ctypes.sizeof(mask), mask)
 
     def worker_masks(self, workers: int) -> list[Mask]:
         """The masks of the first so many workers."""
@@ -83,16 +98,6 @@ class BlasLibrary:
         for worker, mask in enumerate(found):
             self._get_mask(worker, ctypes.sizeof(mask), mask)
         return found
-
-    def _move(self, masks: Sequence[Mask]) -> None:
-        for worker, mask in enumerate(masks):
-            if self._set_mask(worker, ctypes.sizeof(mask), mask) != 0:
-                raise out_of_reach(cpus_in(mask))
-
-    def _apply(self, current: int, count: int) -> None:
-        if current != count:
-            self.set(count)
-        self._applied = self.get() if current != count else count
 
     def _forget(self) -> None:
         """In a forked child no request of the parent's threads will ever be released."""

@@ -31,21 +31,18 @@ class TeamPinned:
     def __init__(self, cpus: tuple[int, ...]) -> None:
         self._cpus = cpus
         self._masks = nt.masks_of([(cpu,) for cpu in cpus])
+        self._entry = (len(cpus), self._masks.shape[1] + 2)
 
     def enter(self) -> Any:
-        before = nt.swap_count(len(self._cpus))
-        found = np.zeros_like(self._masks)
-        threads, failed = (np.zeros(len(self._cpus), np.int64) for _ in range(2))
-        nt.pin_team(self._masks, found, threads, failed)
-        if failed.any():
-            self.exit((threads, found, before))
+        entry = np.zeros(self._entry, np.uint64)
+        before, failed = nt.enter_team(self._masks, entry)
+        if failed:
+            nt.exit_team(entry, before)
             raise out_of_reach(self._cpus)
-        return threads, found, before
+        return entry, before
 
     def exit(self, found: Any) -> None:
-        threads, masks, before = found
-        nt.unpin_threads(threads, masks)
-        nt.swap_count(before)
+        nt.exit_team(*found)
 
 
 class PoolPinned:
@@ -61,7 +58,7 @@ class PoolPinned:
 
     def enter(self) -> Any:
         threads = nt.pool_threads()[: len(self._masks)]
-        found = np.zeros_like(self._masks)
+        found = np.zeros(self._masks.shape, np.uint64)
         if nt.pin_threads(threads, self._masks, found):
             nt.unpin_threads(threads, found)
             raise out_of_reach(self._cpus)
@@ -97,6 +94,8 @@ def numba_plan(threads: int, cpus: tuple[int, ...]) -> Plan:
     if threads == 1:
         return Plan((count, CallerPinned(cpus)), "exact", survey, layer)
     if layer == "tbb":
+        if len(nt.pool_threads()) + 1 < threads:
+            raise OSError(f"tbb runs only {len(nt.pool_threads()) + 1} of {threads} threads.")
         group = (PoolPinned(cpus, exact=False), CallerPinned(cpus))
         return Plan((*lock, count, *group), "group", survey, layer)
     distinct = len(set(nt.meet(threads)[0].tolist()))

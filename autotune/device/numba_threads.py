@@ -83,11 +83,33 @@ def _pin(thread: int, mask: Masks, found: Masks) -> Any:
 
 
 @_compiled(parallel=True)
-def pin_team(masks: Masks, found: Masks, threads: Numbers, failed: Numbers) -> None:
-    """Thread i of the team takes the i-th mask, saves its own and tells its id."""
+def _pin_team(masks: Masks, entry: Masks) -> None:
     for i in prange(masks.shape[0]):
-        threads[i] = _syscall(_GETTID)
-        failed[i] = _pin(0, masks[i], found[i])
+        entry[i, 0] = _syscall(_GETTID)
+        entry[i, 1] = _pin(0, masks[i], entry[i, 2:]) != 0
+
+
+@_compiled()
+def enter_team(masks: Masks, entry: Masks) -> tuple[int, int]:
+    """Use as many threads as there are masks, the i-th for thread i.
+
+    A row of `entry` takes the thread's id, whether it failed, and the mask it had. Returns the
+    thread count before and the number of failures.
+    """
+    before, failed = _get_count(), 0
+    _set_count(masks.shape[0])
+    _pin_team(masks, entry)
+    for i in range(masks.shape[0]):
+        failed += entry[i, 1] != 0
+    return before, failed
+
+
+@_compiled()
+def exit_team(entry: Masks, before: int) -> None:
+    """Undo `enter_team`; a thread that has ended since needs nothing back."""
+    for i in range(entry.shape[0]):
+        _set_mask(entry[i, 0], (entry.shape[1] - 2) * 8, entry[i, 2:].ctypes.data)
+    _set_count(before)
 
 
 @_compiled()
@@ -101,7 +123,7 @@ def pin_threads(threads: Numbers, masks: Masks, found: Masks) -> int:
 
 @_compiled()
 def unpin_threads(threads: Numbers, found: Masks) -> None:
-    """Give threads back their masks; one that has ended needs none."""
+    """Give threads back their masks."""
     for i in range(threads.size):
         _set_mask(threads[i], found.shape[1] * 8, found[i].ctypes.data)
 
@@ -177,13 +199,12 @@ _pools: dict[int, Numbers] = {}
 def pool_threads() -> Numbers:
     """Ids of the process-wide workers: workqueue's in task order, tbb's without the caller.
 
-    The ids of a parent process would reach the parent's threads, so a forked child looks anew.
-    Raises OSError when the pool does not start all its threads.
+    tbb starts no more threads than the machine has CPUs, whatever numba asks for. The ids of a
+    parent process would reach the parent's threads, so a forked child looks anew.
     """
     pid = os.getpid()
     if pid not in _pools:
-        threads, _ = meet(most_threads())
-        if len(set(threads.tolist())) < most_threads():
-            raise OSError(f"numba's {threading_layer()} pool did not start all its threads.")
-        _pools[pid] = threads[threads != threading.get_native_id()]
+        found = dict.fromkeys(meet(most_threads())[0].tolist())
+        found.pop(threading.get_native_id(), None)
+        _pools[pid] = np.array(list(found), np.int64)
     return _pools[pid]

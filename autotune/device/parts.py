@@ -92,11 +92,7 @@ def blas_counts(libraries: tuple[BlasLibrary, ...], count: int) -> tuple[Part, .
     Raises ValueError when one was built for fewer.
     """
     for library in libraries:
-        request = library.request(count)
-        try:
-            most = library.get()
-        finally:
-            library.release(request)
+        most = library.most(count)
         if most < count:
             raise ValueError(f"{library.name} runs at most {most} threads; {count} are asked for.")
     return tuple(BlasCount(library, count) for library in libraries)

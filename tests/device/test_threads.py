@@ -260,8 +260,8 @@ def test_first_touch_of_a_slice_is_dense(unchanged: Callable[[], None]) -> None:
     assert copy.nbytes == copy.base.nbytes
 
 
-def run_script(text: str, layer: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer}
+def run_script(text: str, layer: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, **extra}
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", text],
         env=environment,
@@ -349,6 +349,22 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_forked_child_pins_its_own_threads_not_the_parents() -> None:
     done = run_script(FORK_SCRIPT, "workqueue")
     assert done.stdout.strip() == "7", done.stderr
+
+
+@two_cpus
+def test_a_team_cut_short_by_openmp_is_refused() -> None:
+    done = run_script(
+        "import os\n"
+        "from autotune.device.threads import ThreadSettings, prepare\n"
+        "found = os.sched_getaffinity(0)\n"
+        "try: prepare(ThreadSettings(2, tuple(sorted(found))[:2]))\n"
+        "except OSError as error: print(error)\n"
+        "assert os.sched_getaffinity(0) == found\n",
+        "omp",
+        OMP_THREAD_LIMIT="1",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "OpenMP runs only 1 of 2 threads" in done.stdout
 
 
 def test_numba_and_threadpoolctl_stay_out_until_needed() -> None:
