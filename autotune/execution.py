@@ -14,7 +14,7 @@ from autotune.device.threads import Scope, ThreadRecord, ThreadSettings, prepare
 from autotune.errors import DeclarationError
 from autotune.model import Config, Operation, Problem, Variant
 from autotune.model.traits import intermediate_shapes
-from autotune.reach import reach
+from autotune.reach import reach, reach_of
 
 Call = Callable[..., Any]
 
@@ -41,10 +41,10 @@ class Executable:
     ) -> None:
         self.variant, self.problem, self.config = variant, problem, Config(dict(config))
         self.takes_outputs = not variant.returns
-        found = reach(variant)
+        found = reach_of(variant)
         keep_compiled(found)
         run = variant.build(problem, self.config)
-        built = reach(run, homes=found.homes)
+        built = reach(run, after=found)
         keep_compiled(built)
         settings = thread_settings(
             variant, self.config, device, numba=found.parallel or built.parallel

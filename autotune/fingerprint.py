@@ -11,7 +11,7 @@ from typing import Any
 
 import autotune
 from autotune.model import Variant
-from autotune.reach import reach
+from autotune.reach import reach, reach_of
 
 
 @cache
@@ -25,7 +25,7 @@ def fingerprint(variant: Variant) -> str:
     distributions count by name (and by version, unless `toolchain` has it). Comments, docstrings
     and layout do not count, nor do the version of Python, paths, or the order of registration.
     """
-    return _digest(reach(variant).facts)
+    return _digest(reach_of(variant).facts)
 
 
 def code_fingerprint(function: Any) -> str:

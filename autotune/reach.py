@@ -9,7 +9,7 @@ import importlib
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,20 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 _NOT_SOURCE = frozenset({"name", "doc", "source", "build", "operation"})
 
 
-def reach(root: Any, *, homes: Iterable[str] = ()) -> Reach:
+def reach(root: Any, *, after: Reach | None = None) -> Reach:
     """Everything that a variant, a function or a numba function depends on in source.
 
-    `homes` names further top-level packages to follow into; those of a variant and its operation,
-    or of the function, always are.
+    With `after`, only what that walk has not met, in the packages that it followed into.
     """
-    walk = Reach({*homes, _top(root)})
+    walk = Reach({_top(root)}, after)
     walk.visit(root, "root")
     return walk
+
+
+@cache
+def reach_of(variant: Variant) -> Reach:
+    """The walk of a variant, done once."""
+    return reach(variant)
 
 
 class Reach:
@@ -43,7 +48,7 @@ class Reach:
     `entries` those of them that Python code calls, `homes` the packages followed into.
     """
 
-    def __init__(self, homes: Iterable[str] = ()) -> None:
+    def __init__(self, homes: Iterable[str] = (), after: Reach | None = None) -> None:
         self.facts: set[str] = set()
         self.dispatchers: list[Any] = []
         self.entries: list[Any] = []
@@ -51,6 +56,10 @@ class Reach:
         self._inside = 0
         self._seen: dict[int, Any] = {}
         self._picked: dict[str, set[str]] = {}
+        if after is not None:
+            self.homes |= after.homes
+            self._seen |= after._seen
+            self._picked |= {name: set(picked) for name, picked in after._picked.items()}
 
     @property
     def parallel(self) -> bool:
