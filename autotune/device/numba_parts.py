@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def numba_plan(threads: int, cpus: tuple[int, ...]) -> Plan:
     lock = (Exclusive(),) if layer == "workqueue" or (layer == "tbb" and cpus) else ()
 
     def survey() -> tuple[int, ...]:
-        return nt.meet(threads)[1]
+        return nt.meet(threads)[1] if hasattr(os, "sched_setaffinity") else ()
 
     if not cpus:
         return Plan((*lock, count), "free", survey, layer)
