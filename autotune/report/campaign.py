@@ -94,8 +94,8 @@ def _table(results: Iterable[ProblemResult]) -> Table:
 def _cells(policy: Policy) -> tuple[str, str, str, str]:
     winner, rival, plain = policy.winner, runner_up(policy), plain_choice(policy)
     second = "none measured"
-    if rival is not None and policy.verdict.kind == "tie":
-        second = f"{rival.variant} (tie)"
+    if rival is not None and policy.verdict.kind in ("tie", "undecided"):
+        second = f"{rival.variant} ({policy.verdict.kind})"
     elif rival is not None:
         second = f"{rival.variant} {units.behind(policy.verdict.lead)}"
     if plain is None:

@@ -23,6 +23,7 @@ _LEGEND = {
     "shipped": "came with the package",
     "imported": "came from another machine's export",
     "pinned": "you chose another variant: `autotune unpin` takes that back",
+    "undecided": "too noisy to tell the winner from another variant; tune again when it is quiet",
     "tie": "another variant is within the equivalence band",
     "disturbed": "other programs were busy while it was measured; tune again when it is quiet",
     "no winner": "no candidate finished",
