@@ -32,7 +32,14 @@ def open_tuning_db(*, readonly: bool = False) -> Store:
     try:
         return open_store(settings().database, readonly=readonly)
     except StoreError as error:
-        raise StoreUnavailableError(str(error)) from error
+        raise StoreUnavailableError(_with_remedy(error)) from error
+
+
+def _with_remedy(error: StoreError) -> str:
+    """The store's sentence; where it asks for another place, how to name one."""
+    if error.kind in ("missing", "busy", "corrupt"):
+        return str(error)
+    return f"{error} AUTOTUNE_DB=FILE or AUTOTUNE_HOME=FOLDER names another place."
 
 
 def load_snapshot() -> tuple[Snapshot, int | None]:
@@ -50,7 +57,8 @@ def load_snapshot() -> tuple[Snapshot, int | None]:
             number = store.generation()
             snapshot = snapshot_of(store.policies(), store.pins(), shipped)
     except Exception as error:
-        _say_once(f"{error} Until then nothing that was tuned is used.")
+        text = _with_remedy(error) if isinstance(error, StoreError) else str(error)
+        _say_once(f"{text} Until then nothing that was tuned is used.")
     for note in (*notes, *snapshot.notes):
         _say_once(note)
     return snapshot, number

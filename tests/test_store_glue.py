@@ -57,7 +57,7 @@ def test_a_folder_in_its_place(private_home: Path, caplog: pytest.LogCaptureFixt
     (private_home / "tuning.db").mkdir(parents=True)
     assert load_snapshot()[1] is None
     assert len(caplog.records) == 1
-    with pytest.raises(StoreUnavailableError, match=r"tuning\.db"):
+    with pytest.raises(StoreUnavailableError, match=r"tuning\.db.*AUTOTUNE_DB=FILE"):
         open_tuning_db()
 
 
