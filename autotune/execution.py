@@ -50,8 +50,11 @@ class Executable:
             variant, self.config, device, numba=found.parallel or built.parallel
         )
         self._scope = prepare(settings) if settings is not None else None
+        operation = problem.operation
+        self._inputs, self._fresh = len(operation.inputs), len(operation.fresh_outputs)
+        self._scalars = len(operation.scalars)
         self.call = self._bind(run)
-        self._outputs = _output_getter(problem.operation)
+        self._outputs = _output_getter(operation)
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         if self.takes_outputs:
@@ -67,30 +70,27 @@ class Executable:
         shapes = intermediate_shapes(self.variant, self.problem, self.config)
         call = run
         if shapes:
-            arrays = len(self.problem.operation.inputs)
-            if self.takes_outputs:
-                arrays += len(self.problem.operation.fresh_outputs)
+            arrays = self._inputs + (self._fresh if self.takes_outputs else 0)
             call = _with_intermediates(call, arrays, shapes)
         return _within(self._scope, call) if self._scope is not None else call
 
     def _call_returning(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Call a variant that returns its outputs; copy them into the arrays given, if any."""
-        operation = self.problem.operation
-        inputs, scalars = len(operation.inputs), len(operation.scalars)
-        given = arguments[inputs : len(arguments) - scalars]
-        fresh = self.returned(self.call(*arguments[:inputs], *arguments[inputs + len(given) :]))
+        inputs = arguments[: self._inputs]
+        behind = len(arguments) - self._scalars
+        given = arguments[self._inputs : behind]
+        fresh = self.returned(self.call(*inputs, *arguments[behind:]))
         for target, result in zip(given, fresh, strict=False):
             target[...] = result
-        return self._outputs((*arguments[:inputs], *(given or fresh)))
+        return self._outputs((*inputs, *(given or fresh)))
 
     def returned(self, value: Any) -> tuple[Any, ...]:
         """What a variant that returns its outputs returned, as a tuple of the right length."""
-        operation = self.problem.operation
         fresh = tuple(value) if isinstance(value, tuple | list) else (value,)
-        if len(fresh) != len(operation.fresh_outputs):
+        if len(fresh) != self._fresh:
             raise DeclarationError(
-                f"variant {operation.name}/{self.variant.name} returned {len(fresh)} arrays; "
-                f"the operation has {len(operation.fresh_outputs)} outputs."
+                f"variant {self.problem.operation.name}/{self.variant.name} returned {len(fresh)} "
+                f"arrays; the operation has {self._fresh} outputs."
             )
         return fresh
 
