@@ -92,30 +92,34 @@ def collect(
     for row in trials:
         of_key.setdefault((row.problem, row.device, row.mode), []).append(row)
     policies = {(p.problem, p.device, p.mode): p for p in snapshot.policies}
-    entries = []
-    for place in {**policies, **of_key}:
-        if wanted(place[0]):
-            rows = of_key.get(place, [])
-            entries.append(_entry(place, policies.get(place), snapshot, devices, rows))
-    return sorted(entries, key=partial(_order, list(devices)))
+    entries = [
+        Entry(*place, policies.get(place), pin=snapshot.pin_for(*place[:2]))
+        for place in {**policies, **of_key}
+        if wanted(place[0])
+    ]
+    graded = grades([e.policy for e in entries if e.policy and e.device in devices])
+    full = [
+        _filled(entry, of_key.get((entry.key, entry.device, entry.mode), []), devices, graded)
+        for entry in entries
+    ]
+    return sorted(full, key=partial(_order, list(devices)))
 
 
-def _entry(
-    place: tuple[ProblemKey, str, str],
-    policy: Policy | None,
-    snapshot: Snapshot,
-    devices: Mapping[str, Device],
+def _filled(
+    entry: Entry,
     rows: Sequence[TrialRow],
+    devices: Mapping[str, Device],
+    graded: Mapping[int, Grade],
 ) -> Entry:
-    key, identity, mode = place
-    device = devices.get(identity)
-    entry = Entry(key, identity, mode, policy, pin=snapshot.pin_for(key, identity))
-    losses = (*lost(key, rows), *(skipped(entry.problem, device) if device else ()))
+    device = devices.get(entry.device)
     return replace(
         entry,
-        grade=grade_now(policy) if policy and device else None,
-        losses=losses,
-        disturbed=policy is not None and was_disturbed(policy, rows),
+        grade=graded.get(id(entry.policy)),
+        losses=(
+            *lost(entry.key, rows),
+            *(skipped(entry.problem, device) if device else ()),
+        ),
+        disturbed=entry.policy is not None and was_disturbed(entry.policy, rows),
     )
 
 
@@ -130,12 +134,22 @@ def was_disturbed(policy: Policy, rows: Sequence[TrialRow]) -> bool:
     return bool(mine) and mine[-1].status == "disturbed"
 
 
-def grade_now(policy: Policy) -> Grade:
-    """How far the winner of a policy can be trusted with what is registered and loaded now."""
+def grades(policies: Sequence[Policy]) -> dict[int, Grade]:
+    """By `id`, how far each winner can be trusted with what is registered and loaded now."""
+    if not policies:
+        return {}  # looking at the toolchain loads numba
     from autotune.fingerprint import toolchain
 
-    current = partial(current_fingerprint, policy.problem.operation)
-    return grade(policy, policy.winner, fingerprints=current, toolchain=toolchain())
+    loaded = toolchain()
+    return {
+        id(policy): grade(
+            policy,
+            policy.winner,
+            fingerprints=partial(current_fingerprint, policy.problem.operation),
+            toolchain=loaded,
+        )
+        for policy in policies
+    }
 
 
 def current_fingerprint(operation: str, variant: str) -> str | None:
