@@ -82,6 +82,7 @@ class CpuDevice:
                     "id": node.id,
                     "cpus": format_cpu_list(node.cpus),
                     "memory_bytes": node.memory_bytes,
+                    "usable": node.usable,
                 }
                 for node in machine.nodes
             ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.device.cgroup import read_grant, read_status_lists
@@ -140,22 +140,23 @@ def _nodes(
     for number in ids:
         directory = directories[number]
         cpus = read_cpu_set(directory, listed="cpulist", mask="cpumap") or frozenset()
-        reachable = allowed_nodes is None or number in allowed_nodes
-        memory = _memory(directory / "meminfo") if reachable else 0
         nodes.append(
-            Node(number, within(cpus, frozenset(free)), memory, _distances(directory, ids))
+            Node(
+                id=number,
+                cpus=within(cpus, frozenset(free)),
+                memory_bytes=_memory(directory / "meminfo"),
+                usable=allowed_nodes is None or number in allowed_nodes,
+                distances=_distances(directory, ids),
+            )
         )
         free -= cpus
-    if not any(node.cpus for node in nodes):
-        only = nodes[0].id if nodes else 0
-        memory = nodes[0].memory_bytes if nodes else _memory(root / "proc/meminfo")
-        return (Node(only, tuple(sorted(online)), memory), *nodes[1:])
-    if free:  # CPUs no node lists run on the first that has any
-        home = next(index for index, node in enumerate(nodes) if node.cpus)
-        node = nodes[home]
-        cpus = frozenset(node.cpus) | free
-        nodes[home] = Node(node.id, tuple(sorted(cpus)), node.memory_bytes, node.distances)
-    return tuple(node for node in nodes if node.cpus or node.memory_bytes)
+    if not nodes:
+        return (Node(0, tuple(sorted(online)), _memory(root / "proc/meminfo")),)
+    if free:  # CPUs that no node lists run on the first node that has any
+        home = next((index for index, node in enumerate(nodes) if node.cpus), 0)
+        cpus = frozenset(nodes[home].cpus) | free
+        nodes[home] = replace(nodes[home], cpus=tuple(sorted(cpus)))
+    return tuple(nodes)
 
 
 def _memory(path: Path) -> int:

@@ -22,13 +22,15 @@ class Package:
 class Node:
     """A NUMA node. Ids have gaps; a node without CPUs is memory only and never gets a thread.
 
-    `memory_bytes` is 0 when the node has none or a cpuset forbids it. `distances` pairs node ids
-    with the firmware's relative latency (10 is local).
+    `memory_bytes` is 0 when the node has none or does not tell; `usable` is False when a cpuset
+    keeps this process off that memory. `distances` pairs node ids with the firmware's relative
+    latency (10 is local).
     """
 
     id: int
     cpus: tuple[int, ...]
     memory_bytes: int = 0
+    usable: bool = True
     distances: tuple[tuple[int, int], ...] = ()
 
 
@@ -85,9 +87,8 @@ class Topology:
         return tuple(node for node in self.nodes if node.cpus)
 
     def visible(self) -> Topology:
-        """The same machine cut down to the allowed CPUs; nodes without them stay if memory does."""
+        """The same machine cut down to the allowed CPUs; nodes without any stay, as memory."""
         allowed = frozenset(self.allowed)
-        nodes = [replace(node, cpus=within(node.cpus, allowed)) for node in self.nodes]
         return replace(
             self,
             packages=tuple(
@@ -95,7 +96,7 @@ class Topology:
                 for each in self.packages
                 if (cpus := within(each.cpus, allowed))
             ),
-            nodes=tuple(node for node in nodes if node.cpus or node.memory_bytes),
+            nodes=tuple(replace(node, cpus=within(node.cpus, allowed)) for node in self.nodes),
             cores=tuple(
                 replace(each, cpus=cpus)
                 for each in self.cores

@@ -151,7 +151,8 @@ def test_facts_are_plain_values(tmp_path: Path) -> None:
     assert facts["caches"] == [
         {"level": 3, "kind": "unified", "size_bytes": 32 << 20, "shared_by": 8, "count": 16}
     ]
-    assert facts["nodes"][7] == {"id": 7, "cpus": "112-127", "memory_bytes": 64 << 30}
+    node = {"id": 7, "cpus": "112-127", "memory_bytes": 64 << 30, "usable": True}
+    assert facts["nodes"][7] == node
 
 
 @needs_pinning

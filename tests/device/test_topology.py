@@ -41,6 +41,20 @@ def test_node_ids_with_gaps_and_memory_only_nodes(tmp_path: Path) -> None:
     assert machine.nodes[2].distances == ((0, 32), (2, 32), (7, 10))
 
 
+def test_nodes_that_tell_nothing_or_are_forbidden_are_still_listed(tmp_path: Path) -> None:
+    written = plain(tmp_path, 2)
+    written.nodes = {0: ((0, 1), 100), 2: ((), 200), 7: ((), 300)}
+    written.file(tmp_path / "proc/self/status", "Mems_allowed_list:\t0,7")
+    written.write()
+    (tmp_path / "sys/devices/system/node/node7/meminfo").unlink()
+    machine = read_topology(tmp_path).visible()
+    assert [(n.id, n.cpus, n.memory_bytes >> 20, n.usable) for n in machine.nodes] == [
+        (0, (0, 1), 100, True),
+        (2, (), 200, False),
+        (7, (), 0, True),
+    ]
+
+
 def test_no_numa_information_is_one_node(tmp_path: Path) -> None:
     written = plain(tmp_path, 2)
     written.nodes = {}
