@@ -47,15 +47,16 @@ class Load:
 
 
 class Watch:
-    """Reads clocks of the CPUs that this process may use."""
+    """Reads clocks of some CPUs, of all that are online; the system lists those in order."""
 
-    def __init__(self, cpus: Sequence[int]) -> None:
+    def __init__(self, cpus: Sequence[int], online: Sequence[int]) -> None:
         self._cpus = tuple(cpus)
+        self._places = [online.index(cpu) for cpu in cpus]
 
     def read(self) -> Reading:
         """Everything now."""
         times = psutil.cpu_times(percpu=True)
-        watched = [times[cpu] for cpu in self._cpus if cpu < len(times)] or times
+        watched = [times[place] for place in self._places if place < len(times)] or times
         return Reading(
             wall=time.perf_counter() * len(watched),
             busy=sum(_busy(each) for each in watched),

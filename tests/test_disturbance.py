@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from autotune.device import local_cpu
 from autotune.disturbance import Load, Reading, Watch, disturbances, surroundings
 
 QUIET = Load(foreign=0.0, steal=0.0, switches=3, throttled=0)
@@ -47,7 +48,7 @@ def test_scatter_counts_only_while_it_leaves_the_median_unknown() -> None:
 def test_load_is_what_was_busy_beyond_this_process() -> None:
     before = Reading(wall=0.0, busy=10.0, steal=1.0, own=2.0, switches=5, throttled=0)
     after = Reading(wall=4.0, busy=13.04, steal=1.44, own=4.0, switches=9, throttled=1)
-    load = Watch((0, 1)).load(before, after)
+    load = Watch((0, 1), (0, 1)).load(before, after)
     assert load.foreign == pytest.approx(0.25)
     assert load.steal == pytest.approx(0.1)
     assert (load.switches, load.throttled) == (4, 1)
@@ -56,17 +57,29 @@ def test_load_is_what_was_busy_beyond_this_process() -> None:
 def test_own_work_is_not_foreign() -> None:
     before = Reading(wall=0.0, busy=0.0, steal=0.0, own=0.0, switches=0, throttled=0)
     after = Reading(wall=4.0, busy=3.9, steal=0.0, own=4.0, switches=0, throttled=0)
-    assert Watch((0, 1)).load(before, after).foreign == 0.0
+    assert Watch((0, 1), (0, 1)).load(before, after).foreign == 0.0
+
+
+def test_clocks_belong_to_cpus_by_number_even_when_some_are_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Times:
+        def __init__(self, user: float) -> None:
+            self.user = user
+
+    times = [Times(1.0), Times(20.0), Times(300.0)]
+    monkeypatch.setattr("psutil.cpu_times", lambda percpu: times)
+    assert Watch((5, 7), (0, 5, 7)).read().busy == 320.0
 
 
 def test_clocks_of_this_machine_can_be_read() -> None:
-    watch = Watch((0,))
+    watch = Watch(local_cpu().topology.allowed, local_cpu().topology.online)
     before = watch.read()
     until = time.perf_counter() + 0.05
     while time.perf_counter() < until:
         pass
     after = watch.read()
-    assert after.wall - before.wall >= 0.05
+    assert after.wall - before.wall >= 0.05 * len(local_cpu().topology.allowed)
     assert after.own - before.own > 0.0
     assert after.busy >= before.busy
     assert all(isinstance(value, float) for value in surroundings().values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -23,6 +23,7 @@ from autotune.worker.protocol import Job, Outcome, RaceJob, RaceOutcome, Status
 
 START_LIMIT_SECONDS = 120.0
 STOP_SECONDS = 2.0
+POLL_SECONDS = 0.5
 LOG_LIMIT_BYTES = 64 << 20
 _COMMAND = (sys.executable, "-P", "-u", "-m", "autotune.worker")
 _TAIL_BYTES = 4096
@@ -141,8 +142,7 @@ class Worker:
             if os.fstat(process.log.fileno()).st_size > LOG_LIMIT_BYTES:
                 reason = f"printed more than {LOG_LIMIT_BYTES >> 20} MiB while {process.phase}"
                 raise _EndedError("failed", reason + _last_words(process.log))
-            readable, _, _ = select.select([process.incoming], [], [], 0.5)
-            if readable:
+            if _readable(process.incoming):
                 received = os.read(process.incoming, 1 << 16)
                 if not received:
                     raise _EndedError("crashed", _obituary(process))
@@ -220,6 +220,13 @@ def _write(process: _Process, line: bytes) -> None:
             line = line[os.write(process.outgoing, line) :]
 
 
+def _readable(descriptor: int) -> bool:
+    """Wait a moment for something to read."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        return bool(selector.select(POLL_SECONDS))
+
+
 def _obituary(process: _Process) -> str:
     """How a process ended that was not told to."""
     try:
@@ -228,6 +235,8 @@ def _obituary(process: _Process) -> str:
         return f"closed its pipe while {process.phase}" + _last_words(process.log)
     if code < 0:
         how = f"killed by {signal.Signals(-code).name}"
+        if -code == signal.SIGKILL:
+            how += " (out of memory?)"
     else:
         how = f"ended the process with exit status {code}"
     return f"{how} while {process.phase}" + _last_words(process.log)

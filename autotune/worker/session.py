@@ -53,7 +53,7 @@ class Session:
         self._report = report
         self._suspect = False
         self.cpus = device.topology.allowed
-        self.watch = Watch(self.cpus)
+        self.watch = Watch(self.cpus, device.topology.online)
         self.futile_retries = 0
         self._gate: tuple[tuple[str, int], Gate] | None = None
 
