@@ -131,6 +131,7 @@ class ProblemRun:
             mode=settings.mode,
             seed=settings.seed,
             incumbent=best[0].seconds if best else None,
+            precision=settings.precision,
             budget=settings.trial_seconds(self.share),
             time_limit=settings.time_limit,
         )

@@ -27,9 +27,10 @@ class Settings:
     """How a campaign measures and chooses.
 
     `budget` in seconds is for all problems together; `trials` is the most candidates to measure
-    for one problem (the default of every variant is measured whatever the budget). Leaders are
-    the candidates within `leaders_within` of the fastest, at most `leaders`; a winner is declared
-    when it leads by more than `band`.
+    for one problem (the default of every variant is measured whatever the budget). A candidate is
+    sampled until its median is known to `precision`; the race is what tells leaders apart. Leaders
+    are the candidates within `leaders_within` of the fastest, at most `leaders`; a winner is
+    declared when it leads by more than `band`.
     """
 
     budget: float = 60.0
@@ -37,13 +38,14 @@ class Settings:
     trials: int | None = None
     seed: int = 0
     band: float = 0.01
+    precision: float = 0.02
     leaders: int = 4
     leaders_within: float = 0.05
     time_limit: float = 60.0
 
     def trial_seconds(self, share: float) -> float:
         """The longest that timing one candidate may take when a problem has `share` seconds."""
-        return min(max(share / 40.0, 0.1), 2.0)
+        return min(max(share / 80.0, 0.1), 1.5)
 
     def race_seconds(self, share: float) -> float:
         """The part of a problem's share that is kept for its race."""

@@ -26,9 +26,10 @@ class Strategy:
     best of `grace` trials or more is `hopeless` times slower than the best of all gets no more;
     the others are weighed against each other with `curiosity` for those tried little. Within a
     variant, neighbours of its best point and of those within `close` of it take turns with the
-    model. The search ends once the neighbours of the best are known and `patience` trials in a
-    row (or 1.5 times the root of the size of the space, if that is more) have not improved on it
-    by `band`.
+    model. When nothing improves any more, variants within `rival` times the best get `audition`
+    trials each: their defaults may just be worse chosen. The search ends once that is done, the
+    neighbours of the best are known, and `patience` trials in a row (or 1.5 times the root of the
+    size of the space, if that is more) have not improved on the best by `band`.
     """
 
     enumerate_up_to: int = 32
@@ -37,7 +38,9 @@ class Strategy:
     close: float = 1.25
     band: float = 0.01
     patience: int = 24
-    curiosity: float = 0.6
+    curiosity: float = 0.8
+    rival: float = 3.0
+    audition: int = 20
 
 
 @dataclass(slots=True, eq=False)
@@ -162,10 +165,13 @@ class Search:
         return known.best is not None and known.best_seconds <= limit
 
     def _finished(self) -> bool:
+        """Whether nothing got better, the best's neighbours are known and rivals had their turn."""
         if self._whole or self._progress.since < self._patience:
             return False
         leader = min(self._known.values(), key=lambda known: known.best_seconds)
-        return leader.best is None or not self._around(leader, only_best=True)
+        if leader.best is None:
+            return True
+        return self._untried_rival() is None and not self._around(leader, only_best=True)
 
     def _step(self) -> tuple[_Known, int] | None:
         """A point of the most promising variant: in turn one near its best and one of its model."""
@@ -173,12 +179,24 @@ class Search:
         if not alive:
             return None
         known = min(alive, key=self._promise)
+        if self._progress.since >= _STUCK:
+            known = self._untried_rival() or known
         known.steps += 1
         if known.steps % 2:
             around = self._around(known)
             if around:
                 return known, around[int(self._random.integers(len(around)))]
         return known, self._suggested(known)
+
+    def _untried_rival(self) -> _Known | None:
+        """The fastest variant within `rival` of the best that had fewer trials than its due."""
+        limit = self.strategy.rival * self._progress.best
+        rivals = [
+            known
+            for known in self._known.values()
+            if known.open and known.best_seconds <= limit and known.told < self.strategy.audition
+        ]
+        return min(rivals, key=lambda known: known.best_seconds, default=None)
 
     def _promise(self, known: _Known) -> float:
         """Lower is better: log time of the best, less a bonus for variants tried little."""

@@ -62,12 +62,14 @@ def grid(
     return VariantSpace(name, shapes, points, listed.index(default))
 
 
-def conditional(seed: int, *, variants: int = 6, hopeless: int = 2) -> Replay:
+def conditional(
+    seed: int, *, variants: int = 6, hopeless: int = 2, strength: float = 1.0
+) -> Replay:
     """Variants with two tile sizes, threads and a placement each; some far too slow.
 
     Every variant has its own best tile, a mild interaction between the tiles, its own scaling
     with threads, a placement that matters at high counts, and 1% of frozen noise. A few points
-    fail.
+    fail. `strength` is the power to which the distance from a variant's own best is raised.
     """
     draw = np.random.default_rng(seed)
     homes, times = [], {}
@@ -84,7 +86,9 @@ def conditional(seed: int, *, variants: int = 6, hopeless: int = 2) -> Replay:
         floor = draw.uniform(1.0, 2.0) * (draw.uniform(8.0, 20.0) if index < hopeless else 1.0)
         cost = _cost(draw, floor)
         homes.append(home)
-        times[name] = [cost(*point) for point in home.points.tolist()]
+        found = [cost(*point) for point in home.points.tolist()]
+        least = min(seconds for seconds in found if seconds is not None)
+        times[name] = [t and least * (t / least) ** strength for t in found]
     return Replay(Space(tuple(homes)), times)
 
 

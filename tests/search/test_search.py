@@ -108,10 +108,11 @@ def test_a_stranger_told_is_ignored(replay: Replay) -> None:
     assert search.ask() == replay.space.variants[0].candidate(replay.space.variants[0].default)
 
 
-def test_within_two_percent_of_the_best_with_a_third_of_the_evaluations() -> None:
+@pytest.mark.parametrize("strength", [1.0, 1.6])
+def test_within_two_percent_of_the_best_with_a_third_of_the_evaluations(strength: float) -> None:
     misses = []
-    for seed in range(6):
-        replay = conditional(seed)
+    for seed in range(5):
+        replay = conditional(seed, strength=strength)
         _, best = replay.run(seed, budget=len(replay.space) // 3)
         misses.append(best / replay.optimum - 1)
     assert statistics.median(misses) <= 0.01

@@ -1,0 +1,93 @@
+"""Do two tunings from scratch agree? Over twenty problems and more.
+
+    python benchmarks/stability.py [--budget 20s] [--mode hot] [--most 24]
+
+Each problem is tuned twice, with different seeds and empty databases. Winners that differ are
+raced against each other; the tunings agree when the winners are the same candidate or the median
+of their ratio is within the band.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from common import ratio_interval, write
+
+from autotune.campaign import Campaign, Settings, parse_budget
+from autotune.device import local_cpu
+from autotune.model import Problem
+from autotune.plugins import load_plugins
+from autotune.registry import registry
+from autotune.worker.client import Worker
+from autotune.worker.protocol import RaceJob
+from autotune_policies import Choice
+
+BAND = 0.01
+
+
+def problems() -> list[Problem]:
+    """Twenty-four problems over the built-in operations."""
+    found = []
+    for name in ("attention", "attention_train"):
+        operation = registry.operation(name)
+        for n in (128, 256, 512, 1024):
+            for dtype in ("float32", "float64"):
+                found.append(Problem.of(operation, {"B": 2, "H": 1, "N": n, "D": 64}, dtype))
+    decode = registry.operation("decode")
+    for n in (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072):
+        found.append(Problem.of(decode, {"B": 1, "H": 1, "N": n, "D": 64}, "float32"))
+    return found
+
+
+def tuned(problem: Problem, seed: int, options: Any) -> Choice:
+    """The winner of a tuning from scratch."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(budget=parse_budget(options.budget), mode=options.mode, seed=seed)
+        campaign = Campaign([problem], settings=settings, store=Path(folder) / "tuning.db")
+        (result,) = campaign.run().results
+    assert result.policy is not None
+    return result.policy.winner
+
+
+def compare(worker: Worker, problem: Problem, options: Any) -> dict[str, Any]:
+    """Two winners and how they compare."""
+    one, other = tuned(problem, 0, options), tuned(problem, 1, options)
+    row: dict[str, Any] = {
+        "problem": problem.key.text,
+        "first": f"{one.variant} {dict(one.config)}",
+        "second": f"{other.variant} {dict(other.config)}",
+        "same": one.candidate == other.candidate,
+        "ratio": 1.0,
+    }
+    if not row["same"]:
+        entrants = tuple((each.variant, dict(each.config)) for each in (one, other))
+        job = RaceJob(
+            problem.key.text, entrants, mode=options.mode, seed=2, min_rounds=30, budget=10.0
+        )
+        first, second = worker.race(job).samples
+        row["ratio"], row["low"], row["high"] = ratio_interval(first, second)
+    row["agree"] = row["same"] or abs(row["ratio"] - 1.0) <= BAND
+    verdict = "agree" if row["agree"] else "DIFFER"
+    print(f"{problem}: {verdict} ({row['ratio']:.3f}) {row['first']} / {row['second']}", flush=True)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--budget", default="20s")
+    parser.add_argument("--mode", default="hot", choices=("cold", "hot"))
+    parser.add_argument("--most", type=int, default=24)
+    options = parser.parse_args()
+    load_plugins()
+    with Worker(local_cpu()) as worker:
+        rows = [compare(worker, problem, options) for problem in problems()[: options.most]]
+    agreed = sum(row["agree"] for row in rows) / len(rows)
+    print(f"agreed on {100 * agreed:.0f}% of {len(rows)} problems")
+    write("stability", rows, agreed=agreed, band=BAND, target=0.95, mode=options.mode)
+
+
+if __name__ == "__main__":
+    main()
