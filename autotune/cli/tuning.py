@@ -13,6 +13,7 @@ from autotune.device import Device
 from autotune.errors import CampaignError, UserError
 from autotune.plan import Plan, default_plan, read_plan
 from autotune.plugins import plugin_files
+from autotune.registry import registry
 from autotune.report.campaign import campaign_blocks, campaign_document
 from autotune.report.progress import Progress
 
@@ -37,7 +38,7 @@ def planned(
     if shapes:
         return Plan(tuple(chosen_problems(target, shapes, dtypes, settings)), {})
     flag_values(target, settings)
-    usual = [p for p in default_plan(device).problems if p.operation is target]
+    usual = [p for p in registry.proposed_problems(device) if p.operation is target]
     if dtypes or settings or not usual:
         raise UserError(
             f"give the sizes of {target.name}: "
