@@ -17,7 +17,7 @@ from autotune.model.problem import Problem
 from autotune.report.entries import Entry, collect, known_operation
 from autotune.store import load_snapshot, open_tuning_db
 from autotune_policies import Snapshot
-from autotune_tuning_db import MODES, DeviceRow, ProblemKey, TrialRow
+from autotune_tuning_db import MODES, DeviceRow, PinRow, ProblemKey, TrialRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,7 @@ class Found:
     elsewhere: int
     trials: tuple[TrialRow, ...]
     devices: tuple[DeviceRow, ...]
+    pins: tuple[PinRow, ...] = ()
 
 
 def find(query: Query) -> Found:
@@ -90,7 +91,17 @@ def find(query: Query) -> Found:
     every = [entry for entry in every if query.mode in (None, entry.mode)]
     identities = _identities(query, devices, snapshot)
     chosen = [e for e in every if identities is None or e.device in identities]
-    return Found(tuple(chosen), len(every) - len(chosen), tuple(trials), tuple(devices))
+    shown = {id(entry.pin) for entry in chosen}
+    pins = [
+        pin
+        for pin in snapshot.pins
+        if id(pin) not in shown
+        and query.operation in (None, pin.operation)
+        and (pin.problem is None or query.wants(pin.problem))
+        and (identities is None or pin.device in identities)
+    ]
+    elsewhere = len(every) - len(chosen)
+    return Found(tuple(chosen), elsewhere, tuple(trials), tuple(devices), tuple(pins))
 
 
 def _from_store(query: Query) -> tuple[list[TrialRow], list[DeviceRow]]:
@@ -129,15 +140,23 @@ def _identities(
 
 def listed(query: Query, found: Found) -> Answer:
     """One line for each problem."""
-    from autotune.report.policies import device_labels, entry_document, list_blocks
+    from autotune.report.policies import (
+        device_labels,
+        entry_document,
+        list_blocks,
+        pin_blocks,
+        pin_document,
+    )
 
     documents = [entry_document(entry) for entry in found.entries]
+    documents += [pin_document(pin) for pin in found.pins]
     labels = device_labels(found.devices, local_devices())
     blocks = list_blocks(found.entries, labels)
     if not found.entries:
         blocks = ["nothing is cached for this.", *_what_to_run(query)]
     elif query.operation is None or query.problems is None:
         blocks += ["", "autotune show OP --shape SHAPE --explain tells everything about a problem."]
+    blocks += pin_blocks(found.pins)
     if found.elsewhere:
         blocks.append(f"{found.elsewhere} more of other devices: --device all shows them.")
     return Answer(blocks, documents)

@@ -61,9 +61,10 @@ def _named(name: str, values: list[str]) -> list[tuple[str, str]]:
 
 
 def _node(node: Mapping[str, Any]) -> str:
-    memory = units.size(node["memory_bytes"]) if node["memory_bytes"] else "memory unknown"
-    cpus = "memory only, no CPUs" if node["cpus"] in ("", "none") else f"CPUs {node['cpus']}"
-    return f"node {node['id']}: {cpus}, {memory}"
+    memory = units.size(node["memory_bytes"]) if node["memory_bytes"] else "memory not told"
+    cpus = "memory only, no CPUs to use" if node["cpus"] == "none" else f"CPUs {node['cpus']}"
+    barred = "" if node["usable"] else " (a cpuset bars it)"
+    return f"node {node['id']}: {cpus}, {memory}{barred}"
 
 
 def _cache(cache: Mapping[str, Any]) -> str:

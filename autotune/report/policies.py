@@ -7,12 +7,13 @@ from itertools import groupby
 from typing import Any
 
 from autotune import units
+from autotune.pins import describe
 from autotune.report.blocks import Block, Heading, Table
 from autotune.report.document import problem_document
 from autotune.report.entries import Entry, Loss
 from autotune.spelling import short_flags, short_shape
 from autotune_policies import Policy
-from autotune_tuning_db import DeviceRow
+from autotune_tuning_db import DeviceRow, PinRow
 
 _LEGEND = {
     "stale": "the source that was measured has changed; not served, tune again",
@@ -51,6 +52,22 @@ def entry_document(entry: Entry) -> dict[str, Any]:
         "toolchain": dict(policy.toolchain) if policy else {},
         "out": list(entry.losses),
     }
+
+
+def pin_document(pin: PinRow) -> dict[str, Any]:
+    """A pin to which no entry belongs: of an operation, or of a problem nobody measured."""
+    return {
+        "problem": problem_document(pin.problem) if pin.problem else {"operation": pin.operation},
+        "device": pin.device,
+        "state": "pinned",
+        "pinned": {"variant": pin.variant, "config": pin.config},
+        "winner": None,
+    }
+
+
+def pin_blocks(pins: Sequence[PinRow]) -> list[Block]:
+    """A line for each pin to which no entry belongs."""
+    return ["", Heading("pins"), *(f"  {describe(pin)}" for pin in pins)] if pins else []
 
 
 def list_blocks(entries: Sequence[Entry], devices: Mapping[str, str]) -> list[Block]:

@@ -50,6 +50,19 @@ def test_a_pin_that_could_not_be_served_is_refused(run: Run, toy: str) -> None:
         assert told in ended.err
 
 
+def test_pins_without_a_measurement_are_shown(run: Run, toy: str) -> None:
+    run("pin", "toy_scale", "flipped")
+    run("pin", "toy_scale", "numpy", "--shape", 64)
+    shown = run("show")
+    assert "every problem of toy_scale to flipped" in shown.flat
+    assert "N=64 float32 reverse=False packed to numpy" in shown.flat
+    first, second = run("show", "--json").document
+    assert first["problem"] == {"operation": "toy_scale"}
+    assert second["problem"]["dims"] == {"N": 64}
+    assert first["pinned"]["variant"] == "flipped"
+    assert run("show", "attention", "--json").document == []
+
+
 def test_taking_back_what_is_not_pinned_names_the_pins(run: Run, toy: str) -> None:
     run("pin", "toy_scale", "flipped")
     ended = run("unpin", "toy_scale", "--shape", 64)

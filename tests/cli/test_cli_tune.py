@@ -68,16 +68,19 @@ def _measured(operation: str) -> list[str]:
 
 def test_when_everything_fails_the_code_is_3_and_nothing_wins(run: Run) -> None:
     words = ("tune", "toy_doomed", "--shape", 8, "--budget", "2s", "--plugin", DOOMED)
-    ended = run(*words)
+    ended = run(*words, "--json")
     assert ended.code == 3
     assert "no candidate could be measured for toy_doomed" in ended.err
-    assert "toy_doomed/first failed: raised ValueError: the first never works" in ended.flat
-    assert "toy_doomed/second wrong" in ended.flat
+    (problem,) = ended.document["problems"]
+    assert problem["winner"] is None
+    assert {(each["variant"], each["status"]) for each in problem["failures"]} == {
+        ("first", "failed"),
+        ("second", "wrong"),
+    }
     (entry,) = run("show", "toy_doomed", "--json").document
     assert entry["winner"] is None
-    document = run(*words, "--json")
-    assert document.code == 3
-    assert document.document["problems"][0]["winner"] is None
+    shown = run("show", "toy_doomed")
+    assert "first failed: raised ValueError: the first never works" in shown.flat
 
 
 def test_ctrl_c_is_130_and_says_what_was_kept(private_home: Path) -> None:

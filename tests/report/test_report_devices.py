@@ -19,7 +19,7 @@ def topology(**changes: object) -> Topology:
         "nodes": (
             Node(0, (0, 1, 2, 3), 8 << 30),
             Node(2, (), 96 << 30),
-            Node(7, (), 0),
+            Node(7, (), 1 << 30, usable=False),
         ),
         "cores": (Core(0, 0, 0, (0, 2)), Core(0, 1, 0, (1, 3))),
         "caches": (Cache(1, "data", 32 << 10, (0, 2)), Cache(3, "unified", 32 << 20, (0, 1, 2, 3))),
@@ -36,7 +36,8 @@ def shown(machine: Topology) -> str:
 def test_memory_only_nodes_are_listed_under_their_ids() -> None:
     text = shown(topology())
     assert "node 0: CPUs 0-3, 8 GiB" in text
-    assert "node 2: memory only, no CPUs, 96 GiB" in text
+    assert "node 2: memory only, no CPUs to use, 96 GiB" in text
+    assert "node 7: memory only, no CPUs to use, 1 GiB (a cpuset bars it)" in text
 
 
 def test_siblings_caches_and_limits() -> None:
@@ -54,7 +55,7 @@ def test_a_machine_that_tells_nothing() -> None:
     bare = topology(cores=core, caches=(), online=(0,), allowed=(0,), nodes=(Node(0, (0,)),))
     text = shown(bare)
     assert "caches unknown" in text
-    assert "node 0: CPUs 0, memory unknown" in text
+    assert "node 0: CPUs 0, memory not told" in text
 
 
 def test_the_document_is_json() -> None:
