@@ -39,6 +39,12 @@ def keep_compiled(found: Reach) -> None:
                 _take_out(dispatcher)
 
 
+def is_kept(found: Reach) -> bool:
+    """Whether compiled code of all numba functions that Python calls is on disk already."""
+    root = settings().cache / "numba"
+    return all(any((root / code_fingerprint(each)).rglob("*.nbc")) for each in found.entries)
+
+
 def _redirect(dispatcher: Any, fingerprint: str) -> None:
     config: Any = import_module("numba").config
     directory = _directory(fingerprint)

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autotune.errors import UserError
-from autotune.worker.messages import from_line, pack, to_line, unpack
-from autotune.worker.protocol import Job
+from autotune.worker.messages import Answer, from_line, pack, to_line, unpack
 
 _PR_SET_PDEATHSIG = 1
 
@@ -40,13 +39,13 @@ def main(arguments: list[str]) -> int:
         message = from_line(lines.get())
         if message["do"] == "stop":
             return 0
-        answer = work(message["job"])
+        answer = work(message["do"], message["job"])
         say(say="answer", answer=answer, spent=_left_behind(known))
 
 
 def _set_up(
     hello: dict[str, Any], say: Callable[..., None]
-) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
+) -> Callable[[str, dict[str, Any]], dict[str, Any]] | None:
     """Load plugins and find the device; says `ready`, or `unusable` and why."""
     from autotune.worker.definitions import load
 
@@ -56,7 +55,7 @@ def _set_up(
     try:
         load(hello["definitions"])
         from autotune.device import CpuDevice, find_device
-        from autotune.worker.measure import measure
+        from autotune.worker.measure import compile_only, measure
         from autotune.worker.race import race
         from autotune.worker.session import Session
 
@@ -69,9 +68,11 @@ def _set_up(
         say(say="unusable", reason=f"{type(error).__name__}: {reason}")
         return None
 
-    def work(fields: dict[str, Any]) -> dict[str, Any]:
-        job = unpack(fields)
-        return pack(measure(session, job) if isinstance(job, Job) else race(session, job))
+    actions: dict[str, Callable[[Session, Any], Answer]]
+    actions = {"measure": measure, "compile": compile_only, "race": race}
+
+    def work(do: str, fields: dict[str, Any]) -> dict[str, Any]:
+        return pack(actions[do](session, unpack(fields)))
 
     say(say="ready")
     return work

@@ -76,19 +76,29 @@ class Worker:
 
     def measure(self, job: Job) -> Outcome:
         """Build, check and time one candidate. Raises WorkerError when no process can be had."""
+        return self._outcome(job, "measure")
+
+    def _outcome(self, job: Job, do: str) -> Outcome:
         started = time.perf_counter()
         try:
-            answer = self._ask(job, job.time_limit)
+            answer = self._ask(do, job, job.time_limit)
         except _EndedError as ended:
             return Outcome(ended.status, ended.reason, wall_seconds=time.perf_counter() - started)
         assert isinstance(answer, Outcome)
         return answer
 
+    def compile(self, job: Job) -> Outcome:
+        """Build and call a candidate once, unchecked, so that its compiled code is on disk.
+
+        The outcome has the times to compile and of the first call, and no samples.
+        """
+        return self._outcome(job, "compile")
+
     def race(self, job: RaceJob) -> RaceOutcome:
         """Time leaders interleaved. Raises WorkerError when no process can be had."""
         started = time.perf_counter()
         try:
-            answer = self._ask(job, job.time_limit)
+            answer = self._ask("race", job, job.time_limit)
         except _EndedError as ended:
             return RaceOutcome(
                 ended.status,
@@ -99,6 +109,13 @@ class Worker:
         assert isinstance(answer, RaceOutcome)
         return answer
 
+    def interrupt(self) -> None:
+        """End the process from another thread; the job at work comes back as crashed."""
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.popen.pid, signal.SIGKILL)
+
     def close(self) -> None:
         """End the process; a new job would start another."""
         process = self._process
@@ -108,12 +125,12 @@ class Worker:
                 process.popen.wait(STOP_SECONDS)
             self._kill()
 
-    def _ask(self, job: Ask, limit: float) -> Answer:
+    def _ask(self, do: str, job: Ask, limit: float) -> Answer:
         try:
             process = self._ready()
             process.log.truncate(0)
             process.phase, process.entrant = "starting", None
-            _write(process, to_line({"do": "job", "job": pack(job)}))
+            _write(process, to_line({"do": do, "job": pack(job)}))
             message = self._answer(process, limit)
         except BaseException:  # also KeyboardInterrupt: no process survives its question
             self._culprit = self._process.entrant if self._process is not None else None

@@ -13,9 +13,9 @@ from autotune.fingerprint import fingerprint, toolchain
 from autotune.model import Config, workspace_bytes
 from autotune.registry import registry
 from autotune.timing import Plan, Sampler, Timing, time_candidate
-from autotune.verify import Gate
+from autotune.verify import Gate, run_once
 from autotune.worker.protocol import Job, Outcome, Status
-from autotune.worker.session import Built, Session, failure
+from autotune.worker.session import Built, Session, compile_clock, failure
 
 PAUSE_SECONDS = 0.2
 """Before a disturbed measurement is repeated."""
@@ -52,6 +52,29 @@ def measure(session: Session, job: Job) -> Outcome:
         outcome = _with_verdict(outcome, built)
         if built.verdict.passed:
             outcome = _timed(session, gate, built.executable, job, outcome)
+    except BaseException as error:
+        status, reason = failure(error)
+        outcome = replace(outcome, status=status, reason=reason)
+    return replace(outcome, wall_seconds=time.perf_counter() - started)
+
+
+def compile_only(session: Session, job: Job) -> Outcome:
+    """Build a candidate and call it once on arrays of the problem, whatever comes out."""
+    started = time.perf_counter()
+    outcome = Outcome("failed")
+    try:
+        problem = session.problem(job.problem)
+        variant = registry.variant(problem.operation, job.variant)
+        outcome = replace(outcome, fingerprint=fingerprint(variant))
+        buffers = session.unchecked_buffers(problem)
+        session.say("building")
+        with compile_clock() as compiling:
+            begun = time.perf_counter()
+            run_once(Executable(variant, problem, job.config, session.device), buffers)
+            spent, compiled = time.perf_counter() - begun, compiling()
+        outcome = replace(
+            outcome, status="ok", compile_seconds=compiled, first_call_seconds=spent - compiled
+        )
     except BaseException as error:
         status, reason = failure(error)
         outcome = replace(outcome, status=status, reason=reason)

@@ -16,6 +16,7 @@ from autotune.disturbance import Watch
 from autotune.errors import AutotuneError
 from autotune.eviction import Evictor
 from autotune.execution import Executable
+from autotune.inputs import Buffers, make_buffers
 from autotune.model import Problem, Variant
 from autotune.registry import registry
 from autotune.timing import Sampler, batch_size
@@ -52,6 +53,7 @@ class Session:
         self.entrant: int | None = None
         self._report = report
         self._suspect = False
+        self._unchecked: Buffers | None = None
         self.cpus = device.topology.allowed
         self.watch = Watch(self.cpus, device.topology.online)
         self.futile_retries = 0
@@ -84,11 +86,18 @@ class Session:
             self._gate = key, Gate(problem, seed)
         return self._gate[1]
 
+    def unchecked_buffers(self, problem: Problem) -> Buffers:
+        """Arrays to call a candidate on without judging what comes out."""
+        if self._unchecked is None or self._unchecked.problem != problem:
+            self._unchecked = None
+            self._unchecked = make_buffers(problem)
+        return self._unchecked
+
     def build(self, gate: Gate, variant: Variant, config: Mapping[str, Any]) -> Built:
         """Build and check a candidate; raises whatever it raises."""
         self.say("building")
         self._suspect = True
-        with _compile_clock() as compiling:
+        with compile_clock() as compiling:
             started = perf_counter()
             executable = Executable(variant, gate.problem, config, self.device)
             build = perf_counter() - started - compiling()
@@ -146,7 +155,7 @@ class Session:
 
 
 @contextmanager
-def _compile_clock() -> Iterator[Callable[[], float]]:
+def compile_clock() -> Iterator[Callable[[], float]]:
     """Seconds numba has spent compiling so far, inside the context."""
     if "numba" not in sys.modules:
         yield lambda: 0.0
