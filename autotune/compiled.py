@@ -39,10 +39,12 @@ def keep_compiled(found: Reach) -> None:
                 _take_out(dispatcher)
 
 
-def is_kept(found: Reach) -> bool:
-    """Whether compiled code of all numba functions that Python calls is on disk already."""
+def worth_keeping(found: Reach) -> bool:
+    """Whether there is compiled code to put on disk that is not there yet."""
     root = settings().cache / "numba"
-    return all(any((root / code_fingerprint(each)).rglob("*.nbc")) for each in found.entries)
+    if not found.entries or _directory(code_fingerprint(found.entries[0])) is None:
+        return False
+    return not all(any((root / code_fingerprint(each)).rglob("*.nbc")) for each in found.entries)
 
 
 def _redirect(dispatcher: Any, fingerprint: str) -> None:

@@ -6,7 +6,7 @@ import queue
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from autotune.compiled import is_kept
+from autotune.compiled import worth_keeping
 from autotune.device import CpuDevice
 from autotune.reach import reach_of
 from autotune.registry import registry
@@ -74,5 +74,4 @@ def _taken(todo: queue.SimpleQueue[Job]) -> Job | None:
 
 def _compiles(job: Job) -> bool:
     operation = registry.operation(ProblemKey.parse(job.problem).operation)
-    found = reach_of(registry.variant(operation, job.variant))
-    return bool(found.entries) and not is_kept(found)
+    return worth_keeping(reach_of(registry.variant(operation, job.variant)))
