@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from autotune.campaign.beside import Beside
 from autotune.campaign.events import MEASURED, Failure
 from autotune.model.problem import Candidate, Config
 from autotune.model.traits import is_deterministic
@@ -62,8 +63,13 @@ class Circumstances:
 
     def race(
         self, entrants: Sequence[Choice], outcome: RaceOutcome, toolchain: Mapping[str, str]
-    ) -> Iterable[TrialRow]:
-        """One row for each entrant; equal `race` in their circumstances makes them one race."""
+    ) -> Iterator[TrialRow]:
+        """One row for each entrant; equal `race` in their circumstances makes them one race.
+
+        None when the race has no samples.
+        """
+        if not outcome.samples:
+            return
         name = f"{self.campaign}-{time.time_ns()}"
         for lane, (choice, samples) in enumerate(zip(entrants, outcome.samples, strict=True)):
             interval = median_interval(samples)
@@ -166,7 +172,7 @@ class Evidence:
         best: dict[str, tuple[float, Candidate]] = {}
         for candidate, row in self.rows.items():
             if row.variant not in current:
-                entry = (row.median or math.inf, candidate)
+                entry = (seconds_of(row) or math.inf, candidate)
                 best[row.variant] = min(best.get(row.variant, entry), entry, key=lambda e: e[0])
         return [candidate for _, candidate in sorted(best.values(), key=lambda entry: entry[0])]
 
@@ -208,17 +214,35 @@ def candidate_of(row: TrialRow) -> Candidate:
 
 
 def choice_of(row: TrialRow, variant: Variant) -> Choice:
-    """A measured trial as policies know it."""
-    seconds = row.median or math.nan
+    """A measured trial as policies know it.
+
+    A disturbance only ever adds time, so the interval of a disturbed one reaches down to its
+    fastest sample; one that was also timed beside the best takes its time from there.
+    """
+    median = row.median or math.nan
+    low, high, samples = row.low or median, row.high or median, len(row.samples)
+    if row.status == "disturbed":
+        low = min(low, *row.samples)
+    beside = Beside.of(row)
+    if beside is not None and beside.seconds < median:
+        median, low, high, samples = beside.seconds, beside.low, beside.high, beside.rounds
     return Choice(
         variant=row.variant,
         config=tuple(row.config.items()),
-        seconds=seconds,
-        low=min(row.low or seconds, seconds),
-        high=max(row.high or seconds, seconds),
+        seconds=median,
+        low=min(low, median),
+        high=max(high, median),
         workspace_bytes=row.workspace_bytes or 0,
         error=row.error or 0.0,
         deterministic=is_deterministic(variant),
         fingerprint=row.fingerprint,
-        samples=max(len(row.samples), 1),
+        samples=max(samples, 1),
     )
+
+
+def seconds_of(row: TrialRow) -> float | None:
+    """The time of a trial, None for one that failed; from beside the best where there is one."""
+    if row.status not in MEASURED or row.median is None:
+        return None
+    beside = Beside.of(row)
+    return min(row.median, beside.seconds) if beside is not None else row.median

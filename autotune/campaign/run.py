@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 
+from autotune.campaign.beside import needs_comparison, time_beside
 from autotune.campaign.events import (
-    MEASURED,
     ProblemEnded,
     ProblemResult,
     ProblemStarted,
@@ -15,15 +14,22 @@ from autotune.campaign.events import (
     TrialStarted,
 )
 from autotune.campaign.neighbours import winners_nearby
-from autotune.campaign.records import Circumstances, gather, one_line
+from autotune.campaign.records import (
+    Circumstances,
+    choice_of,
+    gather,
+    one_line,
+    seconds_of,
+)
 from autotune.campaign.session import Session
 from autotune.campaign.verdict import decide, stored_policy
 from autotune.fingerprint import fingerprint
-from autotune.model.problem import Candidate, Problem
+from autotune.model.problem import Candidate, Config, Problem
 from autotune.registry import registry
 from autotune.search import Search, Strategy, build_space
 from autotune.worker.protocol import Job, Status
-from autotune_policies import Policy
+from autotune_policies import Choice, Policy
+from autotune_tuning_db import TrialRow
 
 
 class ProblemRun:
@@ -53,7 +59,7 @@ class ProblemRun:
             strategy=Strategy(band=settings.band),
         )
         for candidate, row in self.evidence.rows.items():
-            self.search.tell(candidate, row.median if row.status in MEASURED else None)
+            self.search.tell(candidate, seconds_of(row))
         self._known = len(self.evidence.rows)
         self._defaults = {home.candidate(home.default) for home in self.space.variants}
         self._counts: Counter[Status] = Counter()
@@ -102,35 +108,47 @@ class ProblemRun:
         return self.share - (self.session.clock() - self._started)
 
     def _measure(self, candidate: Candidate) -> None:
+        """One candidate, from the worker to the store, the search and the listener."""
         session = self.session
         session.emit(TrialStarted(candidate))
-        job = self._job(candidate)
+        best = next(iter(self.evidence.choices()), None)
+        job = self._job(candidate, best)
         outcome = session.worker.measure(job)
+        self._measuring += outcome.wall_seconds
         if outcome.toolchain:
             session.toolchain = self.evidence.toolchain = dict(outcome.toolchain)
         row = self._where.trial(
             job, outcome, self._fingerprints[candidate.variant], session.toolchain
         )
+        if best is not None and needs_comparison(row, best):
+            row = self._beside(best, row, job.budget)
         session.store.add_trial(row)
         session.kept += 1
         self.evidence.add(row)
-        measured = row.status in MEASURED
-        self.search.tell(candidate, row.median if measured else None)
-        self._measuring += outcome.wall_seconds
+        seconds = seconds_of(row)
+        self.search.tell(candidate, seconds)
         status: Status = row.status  # type: ignore[assignment]
         self._counts[status] += 1
-        self._report(candidate, status, one_line(row.reason), row.median if measured else None)
+        self._report(candidate, status, one_line(row.reason), seconds)
 
-    def _job(self, candidate: Candidate) -> Job:
+    def _beside(self, best: Choice, row: TrialRow, seconds: float) -> TrialRow:
+        """The trial of a disturbed candidate, with what it takes beside the best."""
+        other = choice_of(row, self.variants[row.variant])
+        found, outcome = time_beside(self.session, self.problem, best, other, seconds)
+        self._measuring += outcome.wall_seconds
+        for each in self._where.race([best, other], outcome, self.session.toolchain):
+            self.session.store.add_trial(each)
+        return row if found is None else found.onto(row)
+
+    def _job(self, candidate: Candidate, best: Choice | None) -> Job:
         settings = self.session.settings
-        best = self.evidence.choices()[:1]
         return Job(
             problem=self.problem.key.text,
             variant=candidate.variant,
             config=dict(candidate.config),
             mode=settings.mode,
             seed=settings.seed,
-            incumbent=best[0].seconds if best else None,
+            incumbent=best.seconds if best else None,
             precision=settings.precision,
             budget=settings.trial_seconds(self.share),
             time_limit=settings.time_limit,
@@ -156,15 +174,13 @@ class ProblemRun:
 
     def _standing(self) -> tuple[Candidate | None, float | None, float | None]:
         """The best candidate, its time, and how much slower the best other variant is."""
-        best: dict[str, tuple[float, Candidate]] = {}
-        for candidate, row in self.evidence.rows.items():
-            if row.status in MEASURED and self.evidence.current(row):
-                entry = (row.median or math.inf, candidate)
-                best[row.variant] = min(best.get(row.variant, entry), entry, key=lambda e: e[0])
-        if not best:
+        choices = self.evidence.choices()
+        if not choices:
             return None, None, None
-        (seconds, winner), *others = sorted(best.values(), key=lambda entry: entry[0])
-        return winner, seconds, others[0][0] / seconds - 1.0 if others else None
+        first = choices[0]
+        rival = next((each for each in choices if each.variant != first.variant), None)
+        lead = rival.seconds / first.seconds - 1.0 if rival else None
+        return Candidate(first.variant, Config(dict(first.config))), first.seconds, lead
 
     def _settled(self) -> ProblemResult:
         policy = stored_policy(self.session, self.problem)

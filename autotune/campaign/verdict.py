@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from autotune.campaign.beside import fair_race
 from autotune.campaign.events import RaceStarted
 from autotune.campaign.records import Circumstances, Evidence
 from autotune.campaign.session import Session, Settings
@@ -47,8 +48,7 @@ def decide(
         if outcome.samples:
             for row in where.race(entrants, outcome, session.toolchain):
                 session.store.add_trial(row)
-            pairs = zip(entrants, outcome.samples, strict=True)
-            race = Race({choice.candidate: samples for choice, samples in pairs})
+            race = fair_race(entrants, outcome)
             break
         if outcome.culprit is None:
             break

@@ -55,6 +55,7 @@ class FakeWorker:
         self.closed = False
         self.toolchain: dict[str, str] = {}
         self.culprits: list[int] = []
+        self.load: Callable[[], float] = lambda: 1.0
 
     def measure(self, job: Job) -> Outcome:
         self.jobs.append(job)
@@ -62,10 +63,13 @@ class FakeWorker:
         answer = self.answer(job)
         if isinstance(answer, str):
             return Outcome(answer, f"it {answer}\nin detail", wall_seconds=self.pace)  # type: ignore[arg-type]
+        load = self.load()
+        answer *= load
         dropped = job.incumbent is not None and answer > job.incumbent * (1 + job.margin)
         samples = (answer,) * (3 if dropped else 9)
         return Outcome(
-            "dropped" if dropped else "ok",
+            "dropped" if dropped else "ok" if load == 1.0 else "disturbed",
+            "" if load == 1.0 else "other processes used 70% of the CPUs",
             samples=samples,
             median=answer,
             low=answer * 0.995,
@@ -86,9 +90,10 @@ class FakeWorker:
         for name, config in job.entrants:
             seconds = self.answer(Job(job.problem, name, config))
             assert isinstance(seconds, float)
-            times.append(seconds)
+            times.append(seconds * self.load())
         samples = tuple(tuple(t * (1 + 1e-4 * (r % 3)) for r in range(12)) for t in times)
-        return RaceOutcome("ok", samples=samples, toolchain=self.toolchain)
+        busy = {"foreign_load": 0.7 if self.load() > 1.0 else 0.0}
+        return RaceOutcome("ok", samples=samples, toolchain=self.toolchain, circumstances=busy)
 
     def close(self) -> None:
         self.closed = True

@@ -258,3 +258,33 @@ def test_candidates_get_the_best_so_far_to_beat(bench: Bench) -> None:
     for job in rest:
         assert job.incumbent == best
         best = min(best, tiled_wins(job))
+
+
+def test_a_busy_machine_does_not_favour_what_was_measured_in_a_quiet_moment(bench: Bench) -> None:
+    """The default of `plain` is met in peace; all later ones while others use the machine."""
+
+    def prepare(worker: FakeWorker) -> None:
+        worker.load = lambda: 1.0 if len(worker.jobs) <= 1 else 6.0
+
+    (result,) = bench.campaign(prepare=prepare).run().results
+    assert bench.worker.jobs[0].variant == "plain"
+    assert result.policy is not None
+    winner = result.policy.winner
+    assert winner.variant == "tiled"
+    assert dict(winner.config) == {"tile": 128, "threads": 4, "order": "columns"}
+    assert winner.seconds == pytest.approx(4e-4, rel=0.01)
+    rows = [row for row in bench.store.trials() if row.stage == "search"]
+    raw = {row.median for row in rows if row.variant == "tiled"}
+    assert min(time for time in raw if time) == pytest.approx(2.4e-3), "samples stay as taken"
+
+
+def test_what_was_compared_on_a_busy_machine_is_known_afterwards(bench: Bench) -> None:
+    def prepare(worker: FakeWorker) -> None:
+        worker.load = lambda: 1.0 if len(worker.jobs) <= 1 else 6.0
+
+    (first,) = bench.campaign(prepare=prepare, trials=30).run().results
+    (second,) = bench.campaign(trials=1).run().results
+    assert first.policy is not None
+    assert second.policy is not None
+    assert second.known == 30
+    assert second.policy.winner.candidate == first.policy.winner.candidate

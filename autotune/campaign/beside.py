@@ -1,0 +1,105 @@
+"""Fairness on a busy machine: a disturbed candidate is timed once more beside the best so far.
+
+A time taken while other programs ran says little against one taken in a quiet moment; the ratio
+of two candidates timed in turn does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from autotune.campaign.session import Session
+from autotune.model.problem import Problem
+from autotune.statistics import median_interval, ratio_interval
+from autotune.worker.protocol import RaceJob, RaceOutcome
+from autotune_policies import Choice, Race
+from autotune_tuning_db import TrialRow
+
+HOPELESS = 30.0
+"""A disturbed candidate that was so many times slower than the best is slower in any case."""
+
+FOREIGN_LIMIT = 0.05
+STEAL_LIMIT = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a candidate takes, inferred from its ratio to a better known one; seconds."""
+
+    seconds: float
+    low: float
+    high: float
+    rounds: int
+
+    @classmethod
+    def of(cls, row: TrialRow) -> Beside | None:
+        """What a stored trial has of it."""
+        found = row.circumstances.get("beside_best")
+        return cls(**found) if isinstance(found, Mapping) else None
+
+    def onto(self, row: TrialRow) -> TrialRow:
+        """The trial with this added to its circumstances; its samples stay as they were taken."""
+        facts: dict[str, Any] = {
+            "seconds": self.seconds,
+            "low": self.low,
+            "high": self.high,
+            "rounds": self.rounds,
+        }
+        return replace(row, circumstances={**row.circumstances, "beside_best": facts})
+
+
+def needs_comparison(row: TrialRow, best: Choice | None) -> bool:
+    """Whether a trial was disturbed, and is not hopeless all the same."""
+    disturbed = row.status in ("dropped", "disturbed") and bool(row.reason)
+    if not disturbed or best is None or row.median is None:
+        return False
+    return row.median <= HOPELESS * best.seconds
+
+
+def time_beside(
+    session: Session, problem: Problem, best: Choice, other: Choice, seconds: float
+) -> tuple[Beside | None, RaceOutcome]:
+    """Time `other` in turn with `best` for about so many seconds; None when that failed."""
+    settings = session.settings
+    outcome = session.worker.race(
+        RaceJob(
+            problem=problem.key.text,
+            entrants=((best.variant, dict(best.config)), (other.variant, dict(other.config))),
+            mode=settings.mode,
+            seed=settings.seed,
+            precision=4.0 * settings.precision,
+            band=settings.leaders_within,
+            min_rounds=6,
+            max_rounds=30,
+            budget=seconds,
+            time_limit=settings.time_limit,
+        )
+    )
+    if not outcome.samples:
+        return None, outcome
+    ratio = ratio_interval(outcome.samples[1], outcome.samples[0])
+    found = Beside(
+        seconds=best.seconds * ratio.median,
+        low=best.seconds * ratio.low,
+        high=best.seconds * ratio.high,
+        rounds=len(outcome.samples[0]),
+    )
+    return found, outcome
+
+
+def fair_race(entrants: list[Choice], outcome: RaceOutcome) -> Race:
+    """The race as a policy takes it.
+
+    A race on a busy machine tells the ratios; its times are brought to the scale of the fastest
+    entrant's own measurement, so that they compare with those of candidates that did not race.
+    """
+    scale = 1.0
+    facts = outcome.circumstances
+    if facts.get("foreign_load", 0.0) > FOREIGN_LIMIT or facts.get("steal", 0.0) > STEAL_LIMIT:
+        medians = [median_interval(samples).median for samples in outcome.samples]
+        first = min(range(len(medians)), key=medians.__getitem__)
+        scale = min(1.0, entrants[first].seconds / medians[first])
+    pairs = zip(entrants, outcome.samples, strict=True)
+    return Race({choice.candidate: tuple(scale * s for s in samples) for choice, samples in pairs})
