@@ -49,13 +49,13 @@ def pin(
     For one problem with --shape, else for every problem of the operation, on this device.
     """
     from autotune import pins
-    from autotune.cli.selection import find_operation, load_registry, scope
+    from autotune.cli.selection import Words, find_operation, load_registry, scope
     from autotune.device import find_device
     from autotune.spelling import parse_settings
 
     load_registry(plugin)
     target = find_operation(operation)
-    problem = scope(target, shape, dtype, flags)
+    problem = scope(target, Words.of(shape, dtype, flags))
     given = parse_settings(tuple(config or ()), what="config") if config else None
     row = pins.pin(target, variant, find_device(device), problem=problem, given=given)
     return Answer([f"pinned {pins.describe(row)}.", pins.undo(row)], row)
@@ -76,10 +76,12 @@ def unpin(
     OP, --shape, --dtype and --set as the pin was made with.
     """
     from autotune import pins
-    from autotune.cli.selection import find_operation, load_registry, scope
+    from autotune.cli.selection import Words, find_operation, load_registry, scope
     from autotune.device import find_device
 
     load_registry(plugin)
     target = find_operation(operation)
-    row = pins.unpin(target, find_device(device), problem=scope(target, shape, dtype, flags))
+    row = pins.unpin(
+        target, find_device(device), problem=scope(target, Words.of(shape, dtype, flags))
+    )
     return Answer([f"took back the pin of {pins.describe(row)}."], row)

@@ -23,7 +23,7 @@ def variants(
     With OP: passes, tunables, constraints, derived traits, and where each can run and why not
     here; with --shape also the predicted traffic of each default config.
     """
-    from autotune.cli.selection import find_operation, load_registry, one_problem
+    from autotune.cli.selection import Words, find_operation, load_registry, one_problem
     from autotune.device import find_device
     from autotune.errors import UserError
     from autotune.registry import registry
@@ -31,10 +31,11 @@ def variants(
 
     load_registry(plugin)
     machine = find_device(device)
-    if operation is None and shape:
+    words = Words.of(shape, dtype, flags)
+    if operation is None and words:
         raise UserError("--shape needs an operation: autotune variants OP --shape ...")
     chosen = [find_operation(operation)] if operation else registry.operations()
-    problem = one_problem(chosen[0], shape, dtype, flags) if shape else None
+    problem = one_problem(chosen[0], words) if words else None
     documents: list[dict[str, Any]] = []
     for each in chosen:
         found = [report.variant_document(v, machine, problem) for v in registry.variants(each)]

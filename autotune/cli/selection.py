@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import UserError
 from autotune.model.operation import Operation
 from autotune.model.problem import Problem
 from autotune.spelling import parse_settings, parse_shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What was written after --shape, --dtype and --set."""
+
+    shapes: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        shapes: Sequence[str] | None,
+        dtypes: Sequence[str] | None,
+        settings: Sequence[str] | None,
+    ) -> Words:
+        """From options that may be absent; several dtypes may be joined by commas."""
+        names = [part.strip() for text in dtypes or () for part in text.split(",")]
+        return cls(tuple(shapes or ()), tuple(filter(None, names)), tuple(settings or ()))
+
+    def __bool__(self) -> bool:
+        return bool(self.shapes or self.dtypes or self.settings)
 
 
 def load_registry(plugins: Sequence[str] | None) -> None:
@@ -27,45 +51,30 @@ def find_operation(name: str) -> Operation:
     return registry.operation(name)
 
 
-def chosen_problems(
-    operation: Operation,
-    shapes: Sequence[str] | None,
-    dtypes: Sequence[str] | None,
-    settings: Sequence[str] | None,
-) -> list[Problem]:
+def chosen_problems(operation: Operation, words: Words) -> list[Problem]:
     """Every problem that the options name: all shapes times all dtypes (default: the first)."""
-    flags = flag_values(operation, settings)
-    sizes = [each for text in shapes or () for each in parse_shapes(operation, text)]
-    names = split_names(dtypes) or [operation.dtypes[0]]
+    flags = flag_values(operation, words.settings)
+    sizes = [each for text in words.shapes for each in parse_shapes(operation, text)]
+    names = words.dtypes or operation.dtypes[:1]
     found = [Problem.of(operation, each, dtype, **flags) for each in sizes for dtype in names]
     return list(dict.fromkeys(found))
 
 
-def one_problem(
-    operation: Operation,
-    shapes: Sequence[str] | None,
-    dtypes: Sequence[str] | None,
-    settings: Sequence[str] | None,
-) -> Problem:
+def one_problem(operation: Operation, words: Words) -> Problem:
     """The one problem that the options name; UserError when it is none or several."""
-    if not shapes:
+    if not words.shapes:
         raise UserError(f"give the sizes of {operation.name}: --shape {example_shape(operation)}.")
-    found = chosen_problems(operation, shapes, dtypes, settings)
+    found = chosen_problems(operation, words)
     if len(found) != 1:
         raise UserError(f"this asks about one problem, and the options name {len(found)}.")
     return found[0]
 
 
-def scope(
-    operation: Operation,
-    shapes: Sequence[str] | None,
-    dtypes: Sequence[str] | None,
-    settings: Sequence[str] | None,
-) -> Problem | None:
+def scope(operation: Operation, words: Words) -> Problem | None:
     """The one problem that the options name, or None for the whole operation."""
-    if not shapes and (dtypes or settings):
+    if words and not words.shapes:
         raise UserError("--dtype and --set name a problem only together with --shape.")
-    return one_problem(operation, shapes, dtypes, settings) if shapes else None
+    return one_problem(operation, words) if words else None
 
 
 def example_shape(operation: Operation) -> str:
@@ -73,9 +82,9 @@ def example_shape(operation: Operation) -> str:
     return ",".join(f"{dim}=..." for dim in operation.shape or operation.dims)
 
 
-def flag_values(operation: Operation, settings: Sequence[str] | None) -> dict[str, Any]:
+def flag_values(operation: Operation, settings: tuple[str, ...]) -> dict[str, Any]:
     """The values of `--set`, each of its flag's type."""
-    given = parse_settings(tuple(settings or ()))
+    given = parse_settings(settings)
     for name, value in given.items():
         if name in operation.scalars:
             raise UserError(
@@ -95,8 +104,3 @@ def _fits(value: Any, default: Any) -> bool:
     if isinstance(default, int | float):
         return isinstance(value, int | float) and not isinstance(value, bool)
     return True
-
-
-def split_names(texts: Sequence[str] | None) -> list[str]:
-    """Names given by repeating an option, by commas, or both."""
-    return [part.strip() for text in texts or () for part in text.split(",") if part.strip()]

@@ -66,10 +66,10 @@ def show(
     (stale, foreign, shipped, pinned, tie); then the variants that fell out, and why.
     """
     from autotune.cli import showing
-    from autotune.cli.selection import load_registry
+    from autotune.cli.selection import Words, load_registry
 
     load_registry(plugin)
-    query = showing.Query.of(operation, shape, dtype, flags, mode=mode, device=device)
+    query = showing.Query.of(operation, Words.of(shape, dtype, flags), mode=mode, device=device)
     if explain:
         return showing.explained(query)
     found = showing.find(query)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.cli.answer import Answer
-from autotune.cli.selection import chosen_problems, flag_values, split_names
+from autotune.cli.selection import Words, chosen_problems, flag_values
 from autotune.device import Device, find_device, local_devices
 from autotune.errors import DeviceNotFoundError, StoreUnavailableError, UnknownNameError, UserError
 from autotune.model.operation import Operation
@@ -35,9 +35,7 @@ class Query:
     def of(
         cls,
         operation: str | None,
-        shapes: Sequence[str] | None,
-        dtypes: Sequence[str] | None,
-        settings: Sequence[str] | None,
+        words: Words,
         *,
         mode: str | None,
         device: str | None,
@@ -47,17 +45,17 @@ class Query:
             raise UnknownNameError("mode", str(mode), MODES)
         target = known_operation(operation) if operation else None
         if target is None:
-            if shapes or settings:
+            if words.shapes or words.settings:
                 what = f"unknown operation {operation!r}" if operation else "no operation is named"
                 raise UserError(f"--shape and --set need an operation, and {what}.")
-            return cls(operation, None, tuple(split_names(dtypes)), {}, mode, device)
-        names = [target.check_dtype(name) for name in split_names(dtypes)]
-        flags = flag_values(target, settings)
+            return cls(operation, None, words.dtypes, {}, mode, device)
+        names = tuple(target.check_dtype(name) for name in words.dtypes)
+        flags = flag_values(target, words.settings)
         chosen = None
-        if shapes:
-            every = names or list(target.dtypes)
-            chosen = tuple(chosen_problems(target, shapes, every, settings))
-        return cls(operation, chosen, tuple(names), flags, mode, device)
+        if words.shapes:
+            every = replace(words, dtypes=names or target.dtypes)
+            chosen = tuple(chosen_problems(target, every))
+        return cls(operation, chosen, names, flags, mode, device)
 
     def wants(self, key: ProblemKey) -> bool:
         """Whether an entry with this key is asked about."""
@@ -211,8 +209,8 @@ def explained(query: Query) -> Answer:
     entry = next((e for e in mine if e.mode == mode), None)
     server = Server()
     with _hushed():
-        blocks = explain_blocks(problem, device, mode, entry, server)
-        document = explain_document(problem, device, mode, server)
+        blocks = explain_blocks(problem, device, mode=mode, entry=entry, server=server)
+        document = explain_document(problem, device, mode=mode, server=server)
     return Answer(blocks, [(entry_document(entry) if entry else {}) | document])
 
 

@@ -75,11 +75,11 @@ def tune(
     is not measured again, so that the same command goes on after an interruption.
     """
     from autotune.cli import tuning
-    from autotune.cli.selection import load_registry
+    from autotune.cli.selection import Words, load_registry
     from autotune.device import find_device
 
     machine = find_device(device)
     load_registry(plugin)
     given = {"budget": budget, "mode": mode, "trials": trials, "seed": seed}
-    chosen = tuning.planned(machine, operation, shape, dtype, flags, plan=plan)
+    chosen = tuning.planned(machine, operation, Words.of(shape, dtype, flags), plan=plan)
     return tuning.run(machine, chosen, {k: v for k, v in given.items() if v is not None})

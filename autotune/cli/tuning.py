@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from autotune.campaign import Campaign, checked_settings
 from autotune.cli.answer import Answer, say
-from autotune.cli.selection import chosen_problems, example_shape, find_operation, flag_values
+from autotune.cli.selection import Words, chosen_problems, example_shape, find_operation
 from autotune.device import Device
 from autotune.errors import CampaignError, UserError
 from autotune.plan import Plan, default_plan, read_plan
@@ -18,28 +18,19 @@ from autotune.report.campaign import campaign_blocks, campaign_document
 from autotune.report.progress import Progress
 
 
-def planned(
-    device: Device,
-    operation: str | None,
-    shapes: Sequence[str] | None,
-    dtypes: Sequence[str] | None,
-    settings: Sequence[str] | None,
-    *,
-    plan: Path | None,
-) -> Plan:
+def planned(device: Device, operation: str | None, words: Words, *, plan: Path | None) -> Plan:
     """The problems that are named: on the command line, in a plan, or by default."""
     if operation is None:
-        if shapes or dtypes or settings:
+        if words:
             raise UserError("--shape, --dtype and --set need an operation: autotune tune OP ...")
         return read_plan(plan) if plan else default_plan(device)
     if plan is not None:
         raise UserError("name an operation or a plan, not both.")
     target = find_operation(operation)
-    if shapes:
-        return Plan(tuple(chosen_problems(target, shapes, dtypes, settings)), {})
-    flag_values(target, settings)
+    if words.shapes:
+        return Plan(tuple(chosen_problems(target, words)), {})
     usual = [p for p in registry.proposed_problems(device) if p.operation is target]
-    if dtypes or settings or not usual:
+    if words or not usual:
         raise UserError(
             f"give the sizes of {target.name}: "
             f"autotune tune {target.name} --shape {example_shape(target)}."

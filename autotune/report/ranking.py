@@ -19,7 +19,7 @@ from autotune_policies import Choice, Constraints, Policy, Request, nearest
 
 
 def explain_blocks(
-    problem: Problem, device: Device, mode: str, entry: Entry | None, server: Server
+    problem: Problem, device: Device, *, mode: str, entry: Entry | None, server: Server
 ) -> list[Block]:
     """What is served and why, the ranking, answers under constraints, the nearest entries."""
     served = server.serve(problem, device, Wish(mode=mode))
@@ -42,7 +42,9 @@ def explain_blocks(
     return blocks
 
 
-def explain_document(problem: Problem, device: Device, mode: str, server: Server) -> dict[str, Any]:
+def explain_document(
+    problem: Problem, device: Device, *, mode: str, server: Server
+) -> dict[str, Any]:
     """The same as plain values."""
     served = server.serve(problem, device, Wish(mode=mode))
     return {
