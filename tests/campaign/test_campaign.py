@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from conftest import Bench
-from fakes import FakeWorker, tiled_wins
+from campaign_fakes import Bench, FakeWorker, tiled_wins
 
 from autotune.campaign import CampaignError, CampaignInterrupted
 from autotune.campaign.events import ProblemEnded, ProblemStarted, RaceStarted, TrialEnded

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from spaces import Replay, conditional, grid, recorded
+from search_spaces import Replay, conditional, grid, recorded
 
 from autotune.model.problem import Candidate, Config
 from autotune.search import Search, Space, Strategy

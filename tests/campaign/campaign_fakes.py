@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from autotune.campaign import Campaign, Settings
 from autotune.model import Choice, Operation, Pass, PowerOfTwo, Problem, Threads, Variant
 from autotune.model.operation import parse_tensors
 from autotune.registry import registry
 from autotune.worker.protocol import Job, Outcome, RaceJob, RaceOutcome
+from autotune_tuning_db import Store
 
 
 @dataclass(frozen=True)
@@ -148,3 +150,33 @@ def tiled_wins(job: Job) -> float | str:
     tile, threads = int(job.config["tile"]), int(job.config["threads"])
     slower = 0.2 * abs(math.log2(tile) - 7) + 0.4 * (4 - threads)
     return 4e-4 * math.exp(slower + 0.1 * (job.config["order"] == "rows"))
+
+
+class Bench:
+    """Runs campaigns on one store; keeps the last worker and all events."""
+
+    def __init__(self, operation: Operation, store: Store) -> None:
+        self.operation, self.store = operation, store
+        self.clock = Clock()
+        self.worker = FakeWorker(tiled_wins, self.clock)
+        self.events: list[Any] = []
+
+    def campaign(
+        self,
+        sizes: tuple[int, ...] = (1024,),
+        answer: Answer = tiled_wins,
+        *,
+        prepare: Callable[[FakeWorker], None] = lambda worker: None,
+        **settings: Any,
+    ) -> Campaign:
+        self.worker = FakeWorker(answer, self.clock)
+        prepare(self.worker)
+        return Campaign(
+            [Problem.of(self.operation, (size,)) for size in sizes],
+            device=FakeDevice(),
+            settings=Settings(**settings),
+            store=self.store,
+            progress=self.events.append,
+            make_worker=lambda _: self.worker,
+            clock=self.clock,
+        )
