@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import hashlib
@@ -187,7 +188,8 @@ class Reach:
         given: dict[Any, Any] = dict(enumerate(function.__defaults__ or ()))
         given |= function.__kwdefaults__ or {}
         for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            given[variable] = cell.cell_contents if _assigned(cell) else None
+            with contextlib.suppress(ValueError):  # a variable that is not assigned yet
+                given[variable] = cell.cell_contents
         # What a mutable holds changes as the program runs (a memo, say), so it cannot count.
         self._visit_mapping({k: v for k, v in given.items() if not _mutable(v)}, label)
 
@@ -267,14 +269,6 @@ def _mutable(value: Any) -> bool:
     return isinstance(value, list | dict | set | bytearray) or (
         _top(type(value)) == "numpy" and type(value).__name__ == "ndarray"
     )
-
-
-def _assigned(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 (raises when empty)
-    except ValueError:
-        return False
-    return True
 
 
 def _top(function: Any) -> str:
