@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.campaign.session import Session
 from autotune.model.problem import Candidate, Config, Problem
-from autotune_policies import Request, nearest, snapshot_of
+from autotune_policies import Request, load_shipped, nearest, snapshot_of
 
 _NEIGHBOURS = 4
 _WINNERS = 6
@@ -23,7 +23,8 @@ def winners_nearby(session: Session, problem: Problem) -> tuple[Candidate, ...]:
         problem.operation.axes,
     )
     found: dict[Candidate, None] = {}
-    known = snapshot_of(session.store.policies(operation=problem.operation.name))
+    shipped, _ = load_shipped()
+    known = snapshot_of(session.store.policies(operation=problem.operation.name), (), shipped)
     for near in nearest(known, request, _NEIGHBOURS):
         for choice in near.policy.ranking[:2]:
             found[Candidate(choice.variant, Config(dict(choice.config)))] = None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from campaign_fakes import Bench, FakeWorker, tiled_wins
 
 from autotune.campaign import CampaignError, CampaignInterrupted
 from autotune.campaign.events import ProblemEnded, ProblemStarted, RaceStarted, TrialEnded
+from autotune.errors import StoreUnavailableError
 from autotune.worker.protocol import Job
 from autotune_policies import Policy
+from autotune_tuning_db import StoreError, TrialRow
 
 
 def policies(bench: Bench) -> list[Policy]:
@@ -175,24 +178,36 @@ def test_an_edited_variant_is_measured_again(bench: Bench, monkeypatch: pytest.M
 
 
 def test_another_toolchain_races_again_instead_of_tuning_again(bench: Bench) -> None:
-    (first,) = bench.campaign().run().results
+    def compiler(version: str) -> Callable[[FakeWorker], None]:
+        return lambda worker: setattr(worker, "toolchain", {"compiler": version})
 
-    def upgraded(worker: FakeWorker) -> None:
-        worker.toolchain = {"compiler": "2"}
-
-    (result,) = bench.campaign(prepare=upgraded).run().results
-    # The parent believes in its own versions until the worker tells; nothing shows yet.
-    assert bench.worker.jobs == []
-    stale = {"compiler": "1"}
-    bench.campaign((2048,), prepare=lambda worker: setattr(worker, "toolchain", stale)).run()
-    (result,) = bench.campaign((2048,), prepare=upgraded).run().results
-    assert {job.variant for job in bench.worker.jobs} == {"plain", "tiled"}
-    assert len(bench.worker.jobs) == 2
-    assert result.renewed
-    assert result.policy is not None
+    (first,) = bench.campaign(prepare=compiler("1")).run().results
+    (second,) = bench.campaign(prepare=compiler("2")).run().results
+    assert [job.variant for job in bench.worker.jobs] == ["tiled", "plain"]
+    assert second.renewed
     assert first.policy is not None
-    assert result.policy.winner.candidate == first.policy.winner.candidate
-    assert result.policy.toolchain == {"compiler": "2"}
+    assert second.policy is not None
+    assert second.policy.winner.candidate == first.policy.winner.candidate
+    assert {choice.variant for choice in second.policy.variants} == {"tiled", "plain"}
+    assert second.policy.toolchain == {"compiler": "2"}
+
+
+def test_a_store_that_fills_up_ends_the_campaign_and_the_worker(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = StoreError("the disk is full", kind="full", path=bench.store.path)
+    add = bench.store.add_trial
+
+    def add_until_full(row: TrialRow) -> int:
+        if len(bench.worker.jobs) > 3:
+            raise full
+        return add(row)
+
+    monkeypatch.setattr(bench.store, "add_trial", add_until_full)
+    with pytest.raises(StoreUnavailableError, match="the disk is full"):
+        bench.campaign().run()
+    assert bench.worker.closed
+    assert len(bench.store.trials()) == 3
 
 
 def test_leaders_race_and_the_race_is_kept(bench: Bench) -> None:
