@@ -35,7 +35,8 @@ class Loss:
 class Entry:
     """A problem on a device in a cache mode; `policy` is None when nothing won there.
 
-    `grade` is None for a foreign entry: only its own machine can tell.
+    `grade` is None for a foreign entry: only its own machine can tell. `compile_seconds` is what
+    building the winner took, where it was measured; no time of a policy has it in it.
     """
 
     key: ProblemKey
@@ -46,6 +47,7 @@ class Entry:
     pin: PinRow | None = None
     losses: tuple[Loss, ...] = ()
     disturbed: bool = False
+    compile_seconds: float | None = None
 
     @property
     def state(self) -> str:
@@ -112,6 +114,8 @@ def _filled(
     graded: Mapping[int, Grade],
 ) -> Entry:
     device = devices.get(entry.device)
+    mine = winner_rows(entry.policy, rows) if entry.policy else []
+    compiled = [row.compile_seconds for row in mine if row.compile_seconds is not None]
     return replace(
         entry,
         grade=graded.get(id(entry.policy)),
@@ -119,19 +123,15 @@ def _filled(
             *lost(entry.key, rows),
             *(skipped(entry.problem, device) if device else ()),
         ),
-        disturbed=entry.policy is not None and was_disturbed(entry.policy, rows),
+        disturbed=bool(mine) and mine[-1].status == "disturbed",
+        compile_seconds=max(compiled, default=None),
     )
 
 
-def was_disturbed(policy: Policy, rows: Sequence[TrialRow]) -> bool:
-    """Whether the machine was busy with other things when the winner was last measured."""
-    winner = policy.winner
-    mine = [
-        row
-        for row in rows
-        if row.variant == winner.variant and dict(row.config) == dict(winner.config)
-    ]
-    return bool(mine) and mine[-1].status == "disturbed"
+def winner_rows(policy: Policy, rows: Iterable[TrialRow]) -> list[TrialRow]:
+    """The trials of a policy's winner, oldest first."""
+    wanted = (policy.winner.variant, dict(policy.winner.config))
+    return [row for row in rows if (row.variant, dict(row.config)) == wanted]
 
 
 def grades(policies: Sequence[Policy]) -> dict[int, Grade]:

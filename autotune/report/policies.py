@@ -42,6 +42,7 @@ def entry_document(entry: Entry) -> dict[str, Any]:
         "state": entry.state,
         "changed": list(entry.grade.changed) if entry.grade else [],
         "disturbed": entry.disturbed,
+        "compile_seconds": entry.compile_seconds,
         "origin": policy.origin if policy else None,
         "pinned": {"variant": pin.variant, "config": pin.config} if pin else None,
         "winner": policy.winner.to_json() if policy else None,

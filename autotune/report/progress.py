@@ -65,7 +65,7 @@ class Progress:
         if isinstance(event, CampaignStarted):
             self._problems = event.problems
             amount = units.number(event.problems, "problem")
-            self._line(f"tuning {amount} on {event.label}, {units.duration(event.budget)} at most")
+            self._line(f"tuning {amount} on {event.label}, about {units.duration(event.budget)}")
         elif isinstance(event, Waiting):
             self._line(event.message)
         elif isinstance(event, ProblemStarted):

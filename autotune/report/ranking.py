@@ -29,6 +29,9 @@ def explain_blocks(
     policy = entry.policy if entry else None
     if policy is not None:
         blocks += _ranking(policy)
+    if entry is not None and entry.compile_seconds:
+        took = units.duration(entry.compile_seconds)
+        blocks += ["", f"compiling the winner took {took}, which is in none of these times"]
     if entry is not None and entry.losses:
         blocks += ["", Heading("not in the ranking")]
         blocks += [f"  {loss_line(loss)}" for loss in entry.losses]

@@ -193,12 +193,13 @@ def _here(document: Mapping[str, Any]) -> str:
 
 
 def _pass_rows(each: Mapping[str, Any]) -> list[tuple[str, str]]:
-    parallel = _axes(each["parallel"]) or "nothing"
+    over = _axes(each["parallel"])
+    workers = f"parallel over {over}" if over else "one worker"
     sequential = f"; steps over {_axes(each['sequential'])}" if each["sequential"] else ""
     reads = ", ".join(_read(name, times) for name, times in each["reads"].items()) or "nothing"
     writes = ", ".join(f"{name} {how}" for name, how in each["writes"].items()) or "nothing"
     return [
-        ("pass", f"{each['name']}: parallel over {parallel}{sequential}"),
+        ("pass", f"{each['name']}: {workers}{sequential}"),
         ("", f"reads {reads}"),
         ("", f"writes {writes}"),
     ]

@@ -150,7 +150,7 @@ def test_in_a_pipe_each_problem_is_one_line(capsys: pytest.CaptureFixture[str]) 
     assert progress.result is campaign
     assert captured.out == ""
     assert captured.err.splitlines() == [
-        "tuning 1 problem on Some CPU, 1 min 00 s at most",
+        "tuning 1 problem on Some CPU, about 1 min 00 s",
         ended_line(won, 1, 1),
     ]
     assert ended_line(won, 1, 1).startswith(
