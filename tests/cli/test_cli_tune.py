@@ -87,7 +87,7 @@ def test_when_everything_fails_the_code_is_3_and_nothing_wins(run: Run) -> None:
 
 def test_ctrl_c_is_130_and_says_what_was_kept(private_home: Path) -> None:
     process = subprocess.Popen(
-        [*TUNE, "--shape", "8:1048576", "--budget", "10m"],
+        [*TUNE, "--shape", "8:1048576", "--budget", "40s"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
