@@ -20,7 +20,7 @@ _HOMES = {
     "Requirement": "autotune.model",
     "Threads": "autotune.model",
     "Variant": "autotune.model",
-    "dispatch": "autotune.dispatch",
+    "dispatch": "autotune.lookup",
     "operation": "autotune.registry",
     "variant": "autotune.registry",
     "AutotuneError": "autotune.errors",

@@ -219,7 +219,7 @@ class Server:
 
     def refresh(self) -> Snapshot:
         """Read the policies again; kernels already handed out keep what they have."""
-        from autotune.dispatch import forget
+        from autotune.lookup import forget
 
         snapshot, number = load_snapshot()
         with self._lock:

@@ -44,7 +44,7 @@ def test_arrows_between_the_folders_run_one_way(package: str) -> None:
 FACES, TUNING, SERVING = (
     {"cli", "report"},
     {"campaign", "search"},
-    {"dispatch", "serving", "kernel"},
+    {"lookup", "serving", "kernel"},
 )
 BELOW = {
     "model": FACES | TUNING | SERVING | {"worker", "device", "registry", "timing", "verify"},

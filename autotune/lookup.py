@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from autotune.model.operation import Operation
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from autotune.kernel import Kernel
 
 _hits: dict[Any, Kernel] = {}
+_form = attrgetter("shape", "strides")
 _LARGEST = 8192
 """Entries kept before the table starts over; each is one spelling of one problem."""
 
@@ -42,34 +44,26 @@ def dispatch(
         NoPolicyError: `strict` and nothing tuned applies.
     """
     try:
+        if spec[0].__class__ is not tuple:
+            return _hits[operation, spec[0].dtype, *map(_form, spec), *options, *options.values()]
         if options:
             return _hits[operation, spec, dtype, *options, *options.values()]
         return _hits[operation, spec, dtype]
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, AttributeError, IndexError):
         return _miss(operation, spec, dtype, options)
 
 
 def _miss(operation: Any, spec: tuple[Any, ...], dtype: Any, options: dict[str, Any]) -> Kernel:
-    if spec and hasattr(spec[0], "strides"):
-        return _from_arrays(operation, spec, options)
     from autotune.serving import server
 
-    kernel = server().kernel(operation, spec, dtype, options)
-    _remember((operation, spec, dtype, *options, *options.values()), kernel)
+    if spec and hasattr(spec[0], "strides"):
+        kernel = server().kernel_for_arrays(operation, spec, options)
+        key = (operation, spec[0].dtype, *map(_form, spec), *options, *options.values())
+    else:
+        kernel = server().kernel(operation, spec, dtype, options)
+        key = (operation, spec, dtype, *options, *options.values())
+    _remember(key, kernel)
     return kernel
-
-
-def _from_arrays(operation: Any, arrays: tuple[Any, ...], options: dict[str, Any]) -> Kernel:
-    spec = tuple([(array.shape, array.strides, array.dtype) for array in arrays])
-    key = (operation, spec, *options, *options.values())
-    try:
-        return _hits[key]
-    except (KeyError, TypeError):
-        from autotune.serving import server
-
-        kernel = server().kernel_for_arrays(operation, arrays, options)
-        _remember(key, kernel)
-        return kernel
 
 
 def _remember(key: Any, kernel: Kernel) -> None:

@@ -1,0 +1,174 @@
+"""dispatch: which kernel it hands out, on what grounds, and what mistakes get."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import numpy as np
+import pytest
+
+from autotune import dispatch
+from autotune.errors import ConstraintError, NoPolicyError, ShapeError, UnknownNameError
+from autotune.serving import server
+from autotune.settings import settings
+
+
+def test_nothing_tuned_serves_a_predicted_default_and_says_so_once(bench, caplog) -> None:
+    with caplog.at_level(logging.WARNING, logger="autotune"):
+        kernel = dispatch(bench.operation, (3, 8))
+        dispatch(bench.operation, (3, 8), factor=2.0)
+        dispatch("served_sum", [3, 8])
+    assert kernel.origin == "predicted"
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 1
+    assert "autotune tune served_sum --shape M=3,N=8 --dtype float32" in messages[0]
+
+
+def test_a_tuned_problem_serves_its_winner(bench) -> None:
+    bench.keep((3, 8), {"plain": 2e-6, "roomy": 1e-6})
+    kernel = dispatch(bench.operation, (3, 8), dtype="float32")
+    assert (kernel.variant, kernel.origin, dict(kernel.config)) == ("roomy", "tuned", {})
+    assert "measured for exactly this problem" in kernel.explain()
+    x, y = bench.arrays()
+    np.testing.assert_allclose(kernel(x, y), 8 * (x + y), rtol=1e-6)
+
+
+def test_every_spelling_of_a_problem_is_one_kernel(bench) -> None:
+    kernel = dispatch(bench.operation, (3, 8), dtype="float32")
+    for dtype in ("fp32", np.float32, "<f4", np.dtype("float32")):
+        assert dispatch(bench.operation, (3, 8), dtype=dtype) is kernel
+    assert dispatch("served_sum", dims={"N": 8, "M": 3}) is kernel
+    assert dispatch(bench.operation, *bench.arrays()) is kernel
+    assert dispatch(bench.operation, (3, 8), negate=False) is kernel
+    assert dispatch(bench.operation, (3, 8), negate=True) is not kernel
+
+
+def test_dtype_and_flags_are_part_of_the_key(bench) -> None:
+    bench.keep((3, 8), {"plain": 2e-6, "only64": 1e-6}, dtype="float64")
+    bench.keep((3, 8), {"roomy": 1e-6}, dtype="float64", negate=True)
+    assert dispatch(bench.operation, (3, 8), dtype="float64").variant == "only64"
+    assert dispatch(bench.operation, (3, 8), dtype="float64", negate=True).variant == "roomy"
+    miss = dispatch(bench.operation, (3, 8), dtype="float32")
+    assert (miss.origin, miss.variant) != ("tuned", "only64")
+    assert miss.variant != "only64"
+
+
+def test_untuned_sizes_are_interpolated_and_respect_a_crossover(bench) -> None:
+    bench.keep((3, 8), {"plain": 1e-6, "roomy": 4e-6})
+    bench.keep((3, 512), {"plain": 64e-6, "roomy": 16e-6})
+    small, large = dispatch(bench.operation, (3, 10)), dispatch(bench.operation, (3, 400))
+    assert (small.variant, small.origin) == ("plain", "interpolated")
+    assert (large.variant, large.origin) == ("roomy", "interpolated")
+
+
+def test_many_sizes_leave_few_entries(bench) -> None:
+    bench.keep((3, 8), {"plain": 1e-6})
+    for n in range(1000, 1200):
+        assert dispatch(bench.operation, (3, n)).problem.sizes["N"] == n
+    assert len(server()._kernels) <= 200
+
+
+def test_constraints_are_honoured_or_refused(bench) -> None:
+    bench.keep((3, 8), {"plain": 2e-6, "roomy": 1e-6})
+    assert dispatch(bench.operation, (3, 8), deterministic=True).variant == "plain"
+    assert dispatch(bench.operation, (3, 8), max_workspace=10).variant == "plain"
+    assert dispatch(bench.operation, (3, 8), max_error=5e-7).variant == "plain"
+    with pytest.raises(ConstraintError, match=r"max_error=1e-12; closest: plain"):
+        dispatch(bench.operation, (3, 8), max_error=1e-12)
+
+
+def test_workspace_is_checked_at_the_size_that_is_asked(bench) -> None:
+    bench.keep((3, 8), {"plain": 2e-6, "roomy": 1e-6})
+    bench.keep((3, 64), {"plain": 2e-5, "roomy": 1e-5})
+    assert dispatch(bench.operation, (3, 16), max_workspace=16 * 3 * 8).variant == "plain"
+    assert dispatch(bench.operation, (3, 16), max_workspace=16 * 3 * 16).variant == "roomy"
+
+
+def test_an_unmeasured_error_cannot_be_promised(bench) -> None:
+    with pytest.raises(ConstraintError, match="not measured"):
+        dispatch(bench.operation, (3, 8), max_error=1.0)
+
+
+def test_strict_raises_instead_of_guessing(bench) -> None:
+    with pytest.raises(NoPolicyError, match="autotune tune served_sum"):
+        dispatch(bench.operation, (3, 8), strict=True)
+    bench.keep((3, 8), {"plain": 2e-6})
+    server().refresh()
+    assert dispatch(bench.operation, (3, 8), strict=True).origin == "tuned"
+
+
+def test_modes_do_not_mix(bench) -> None:
+    bench.keep((3, 8), {"plain": 2e-6}, mode="hot")
+    assert dispatch(bench.operation, (3, 8), mode="hot").origin == "tuned"
+    assert dispatch(bench.operation, (3, 8)).origin != "tuned"
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "error", "message"),
+    [
+        (((3, 8),), {"negat": True}, UnknownNameError, "did you mean 'negate'"),
+        (((3, 8),), {"mode": "warm"}, UnknownNameError, "unknown mode 'warm'"),
+        (((3, 8),), {"dtype": "flot32"}, UnknownNameError, "flot32"),
+        (((3, 8, 1),), {}, ShapeError, "takes a shape of 2 numbers"),
+        ((3, 8), {}, ShapeError, "as one tuple"),
+        ((), {}, ShapeError, "either a shape or dims"),
+        (("3x8",), {}, ShapeError, "tuple of sizes"),
+        ((), {"dims": {"M": 3, "K": 8}}, UnknownNameError, "unknown dim of served_sum 'K'"),
+    ],
+)
+def test_mistakes_get_one_sentence(bench, spec, options, error, message) -> None:
+    with pytest.raises(error, match=message) as caught:
+        dispatch(bench.operation, *spec, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_operation_gets_the_nearest_name(bench) -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'attention'"):
+        dispatch("atention", (1, 1, 4, 8))
+
+
+def test_first_calls_from_many_threads_get_one_kernel(bench) -> None:
+    found, start = [], threading.Barrier(16)
+
+    def work() -> None:
+        start.wait()
+        kernel = dispatch(bench.operation, (3, 8))
+        x, y = bench.arrays()
+        found.append((kernel, np.allclose(kernel(x, y), 8 * (x + y))))
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(kernel) for kernel, _ in found}) == 1
+    assert all(right for _, right in found)
+
+
+def test_a_store_that_is_no_database_costs_one_warning(bench, caplog) -> None:
+    settings().database.parent.mkdir(parents=True, exist_ok=True)
+    settings().database.write_text("not a database")
+    with caplog.at_level(logging.WARNING, logger="autotune"):
+        kernels = [dispatch(bench.operation, (3, n)) for n in (8, 16)]
+    assert {kernel.origin for kernel in kernels} == {"predicted"}
+    about = [r for r in caplog.records if str(settings().database) in r.getMessage()]
+    assert len(about) == 1
+
+
+def test_another_processs_tuning_is_noticed_on_a_miss(bench, monkeypatch) -> None:
+    assert dispatch(bench.operation, (3, 8)).origin == "predicted"
+    bench.keep((3, 8), {"plain": 2e-6})
+    assert dispatch(bench.operation, (3, 8)).origin == "predicted"
+    monkeypatch.setattr(server(), "_looked", -1e9)
+    dispatch(bench.operation, (3, 9))
+    assert dispatch(bench.operation, (3, 8)).origin == "tuned"
+
+
+def test_a_frozen_process_keeps_its_snapshot(bench, monkeypatch) -> None:
+    monkeypatch.setenv("AUTOTUNE_FROZEN", "1")
+    digest = server().snapshot.digest
+    bench.keep((3, 8), {"plain": 2e-6})
+    monkeypatch.setattr(server(), "_looked", -1e9)
+    dispatch(bench.operation, (3, 9))
+    assert server().snapshot.digest == digest

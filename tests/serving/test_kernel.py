@@ -1,0 +1,90 @@
+"""Kernel: what a bound kernel accepts and returns, and what happens when its variant fails."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from autotune import dispatch
+from autotune.errors import ShapeError, UnknownNameError
+
+
+def test_outputs_residuals_and_out(bench) -> None:
+    kernel = dispatch(bench.operation, (3, 8))
+    x, y = bench.arrays()
+    expected = 8 * (x + y)
+    assert isinstance(kernel(x, y), np.ndarray)
+    total, peak = kernel(x, y, residuals=True)
+    np.testing.assert_allclose(total, expected, rtol=1e-6)
+    np.testing.assert_allclose(peak, expected.max(axis=1), rtol=1e-6)
+    target = np.full((3, 8), np.nan, np.float32)
+    assert kernel(x, y, out=target) is target
+    np.testing.assert_allclose(target, expected, rtol=1e-6)
+    rows = np.full(3, np.nan, np.float32)
+    kernel(x, y, out=(target, rows))
+    np.testing.assert_allclose(rows, expected.max(axis=1), rtol=1e-6)
+
+
+def test_scalars_can_be_bound_or_given_with_the_call(bench) -> None:
+    x, y = bench.arrays()
+    np.testing.assert_allclose(
+        dispatch(bench.operation, (3, 8), factor=2.0)(x, y), 2 * (x + y), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        dispatch(bench.operation, (3, 8))(x, y, factor=0.5), (x + y) / 2, rtol=1e-6
+    )
+    with pytest.raises(UnknownNameError, match="did you mean 'factor'"):
+        dispatch(bench.operation, (3, 8))(x, y, facter=0.5)
+
+
+def test_strided_arrays_give_what_packed_ones_give(bench) -> None:
+    x, y = bench.arrays(8, 3)
+    kernel = dispatch(bench.operation, x.T, y.T[::-1, ::-1])
+    assert kernel.problem.layout == "strided"
+    np.testing.assert_allclose(
+        kernel(x.T, y.T[::-1, ::-1]), kernel(x.T.copy(), y.T[::-1, ::-1].copy()), rtol=1e-6
+    )
+
+
+def test_wrong_arrays_are_named(bench) -> None:
+    kernel = dispatch(bench.operation, (3, 8))
+    x, y = bench.arrays()
+    with pytest.raises(ValueError, match=r"N is 8 in x\[M,N\] but 4 in y\[M,N\]"):
+        kernel(x, y[:, :4])
+    with pytest.raises(ShapeError, match=r"x has N=4 \(dispatched for 8\)"):
+        kernel(x[:, :4], y[:, :4])
+    with pytest.raises(ShapeError, match="y is float64, dispatched for float32"):
+        kernel(x, y.astype("float64"))
+    with pytest.raises(ShapeError, match="takes 2 arrays"):
+        kernel(x)
+    with pytest.raises(ShapeError, match=r"total\[M,N\] must be float32 \(3, 8\)"):
+        kernel(x, y, out=np.empty((3, 8)))
+
+
+def test_a_variant_that_fails_is_set_aside_and_the_next_best_serves(bench, caplog) -> None:
+    bench.keep((3, 8), {"breaks": 1e-6, "plain": 2e-6})
+    kernel = dispatch(bench.operation, (3, 8))
+    assert kernel.variant == "breaks"
+    x, y = bench.arrays()
+    with caplog.at_level(logging.WARNING, logger="autotune"):
+        for _ in range(3):
+            np.testing.assert_allclose(kernel(x, y), 8 * (x + y), rtol=1e-6)
+    assert kernel.variant == "plain"
+    assert len(caplog.records) == 1
+    assert "this one breaks when it is called" in caplog.records[0].getMessage()
+
+
+def test_in_place_operations_run_once_on_the_callers_array(bench) -> None:
+    x = np.ones(8, np.float32)
+    kernel = dispatch("served_double", (8,))
+    assert kernel(x) is x
+    assert (x == 2).all()
+    assert (dispatch("served_double", x)(x) == 4).all()
+
+
+def test_repr_tells_problem_variant_and_origin(bench) -> None:
+    text = repr(dispatch(bench.operation, (3, 8)))
+    assert "served_sum M=3,N=8" in text
+    assert "(predicted)" in text
