@@ -1,4 +1,4 @@
-"""Matrix products by BLAS, called from numba code without the GIL."""
+"""Matrix products in numba code: by BLAS, without the GIL, or in vector registers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numba import extending, njit, types
 from numba.core import cgutils as numba_cgutils
 
 from autotune_variants.fastmath import INNER
+from autotune_variants.register_product import product
 
 cgutils: Any = numba_cgutils
 intrinsic: Any = extending.intrinsic
@@ -52,17 +53,32 @@ def _call_gemm(
     return types.void(function, transposes, sizes, scales, arrays), generate
 
 
+@intrinsic
+def number_bytes(typing_context: Any, number: Any) -> Any:
+    """Bytes of a float32 or float64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return ir.IntType(64)(number.bitwidth // 8)
+
+    return types.int64(number), generate
+
+
 @njit(**INNER)
 def multiply(function: Any, sizes: Any, alpha: Any, a: Any, b: Any, beta: Any, c: Any) -> Any:
-    """Row-major c[m,n] = alpha a[m,k] b[k,n] + beta c, by the gemm at address `function`.
+    """Row-major c[m,n] = alpha a[m,k] b[k,n] + beta c, where beta is 0 or 1.
 
-    `sizes` is (m, n, k) as int64; a, b and c are (address, elements from row to row); alpha and
-    beta have the dtype.
+    By the gemm at address `function` or, if that is 0, in vector registers. `sizes` is (m, n, k)
+    as int64; a, b and c are (address, elements from row to row); alpha and beta have the dtype.
     """
     m, n, k = sizes
-    flags = (_PLAIN, _PLAIN)
-    shape = (n, m, k, max(b[1], 1), max(a[1], 1), max(c[1], 1))
-    _call_gemm(function, flags, shape, (alpha, beta), (b[0], a[0], c[0]))
+    if function == 0:
+        size = number_bytes(alpha)
+        left = (a[0], a[1] * size, size)
+        right, result = (b[0], b[1] * size), (c[0], c[1] * size)
+        product((m, n, k, size), alpha, left, right, np.int64(beta), result)
+    else:
+        shape = (n, m, k, max(b[1], 1), max(a[1], 1), max(c[1], 1))
+        _call_gemm(function, (_PLAIN, _PLAIN), shape, (alpha, beta), (b[0], a[0], c[0]))
 
 
 @njit(**INNER)
@@ -71,6 +87,11 @@ def multiply_transposed(
 ) -> Any:
     """Row-major c[m,n] = alpha a[k,m]^T b[k,n] + beta c; arguments as for `multiply`."""
     m, n, k = sizes
-    flags = (_PLAIN, _TRANSPOSED)
-    shape = (n, m, k, max(b[1], 1), max(a[1], 1), max(c[1], 1))
-    _call_gemm(function, flags, shape, (alpha, beta), (b[0], a[0], c[0]))
+    if function == 0:
+        size = number_bytes(alpha)
+        left = (a[0], size, a[1] * size)
+        right, result = (b[0], b[1] * size), (c[0], c[1] * size)
+        product((m, n, k, size), alpha, left, right, np.int64(beta), result)
+    else:
+        shape = (n, m, k, max(b[1], 1), max(a[1], 1), max(c[1], 1))
+        _call_gemm(function, (_PLAIN, _TRANSPOSED), shape, (alpha, beta), (b[0], a[0], c[0]))

@@ -1,175 +1,182 @@
-"""Variants by tiles: matrix products by NumPy's BLAS on tiles, softmax online between them."""
+"""Variants by tiles: matrix products on tiles, by BLAS or in vector registers, softmax between."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotune import Intermediate, Pass, Placement, PowerOfTwo, Threads, variant
+from autotune import Choice, Intermediate, Placement, Threads, variant
+from autotune_variants.attention import tiled_passes as passes
 from autotune_variants.attention.operations import attention, attention_backward, attention_train
 from autotune_variants.blas import needs_blas, numpy_blas
 
 Run = Callable[..., None]
 
-_PER_QUERY_TILE = "ceil_div(Nq, block_q) * H / max(Hkv, 1)"
-_PER_KEY_TILE = "ceil_div(Nk, block_k)"
-_QK, _PV = "2*B*H*Nq*Nk*D", "2*B*H*Nq*Nk*Dv"
+_BLOCKS = (
+    Choice("block_q", (16, 32, 48, 64, 96, 128), default=64, ordered=True),
+    Choice("block_k", (48, 64, 96, 128, 192), default=96, ordered=True),
+)
+_CONSTRAINTS = ("block_q < 2*Nq or block_q == 16", "block_k < 2*Nk or block_k == 48")
+
 _HEADS = "max(B*Hkv, 1)"
+# Copies of a gradient beside the gradient itself: one per further worker that may share a head.
+_COPIES = (
+    f"((max(threads // {_HEADS}, 1) - 1) "
+    f"if threads % {_HEADS} == 0 or {_HEADS} % threads == 0 else ceil_div(threads, {_HEADS}))"
+)
+_LSE = Intermediate("lse", ("B", "H", "Nq"))
+_DELTA = Intermediate("delta", ("B", "H", "Nq"))
+_QUERY_PARTS = Intermediate("query_parts", (f"B*{_COPIES}", "H", "Nq", "D"))
+_KEY_PARTS = Intermediate("key_parts", (f"B*{_COPIES}", "Hkv", "Nk", "D"))
+_VALUE_PARTS = Intermediate("value_parts", (f"B*{_COPIES}", "Hkv", "Nk", "Dv"))
 
-FORWARD = Pass(
-    "forward",
-    parallel={"B": 1, "H": 1, "Nq": "block_q"},
-    sequential={"Nk": "block_k"},
-    reads={"q": 1, "k": _PER_QUERY_TILE, "v": _PER_QUERY_TILE},
-    writes={"out": "owned", "lse": "owned"},
-    flops=f"{_QK} + {_PV}",
-)
-DELTA = Pass(
-    "delta",
-    parallel=("B", "H", "Nq"),
-    reads=("out", "grad_out"),
-    writes={"delta": "owned"},
-    flops="2*B*H*Nq*Dv",
-)
-GRADIENTS = Pass(
-    "gradients",
-    parallel={"B": 1, "Hkv": 1, "Nk": "block_k"},
-    sequential={"Nq": "block_q"},
-    reads={
-        **{"k": 1, "v": 1, "q": _PER_KEY_TILE, "grad_out": _PER_KEY_TILE},
-        **{"lse": _PER_KEY_TILE, "delta": _PER_KEY_TILE},
-    },
-    writes={
-        **{"grad_k": "owned", "grad_v": "owned"},
-        **{"grad_q": "reduction", "query_parts": "reduction"},
-    },
-    flops=f"3*{_QK} + 2*{_PV}",
-)
-SUM = Pass(
-    "sum",
-    parallel=("B", "H", "Nq"),
-    reads=("grad_q", "query_parts"),
-    writes={"grad_q": "owned"},
-)
 
-_FORWARD_TILES = "(D + Dv)*(block_q + block_k) + (block_k + 4)*block_q"
-_GRADIENT_TILES = (
+def _forward_tiles(tiles: str) -> str:
+    """Numbers one worker needs in `forward_scratch`."""
+    return f"(D + Dv)*(block_q + block_k) + ({tiles}*(block_k + 1) + 4)*block_q"
+
+
+_BACKWARD_TILES = (
     "(D + Dv)*(2*block_k + block_q) + D*(block_k + block_q) + 2*block_q*block_k + 2*block_q"
 )
-# Copies of grad_q beside grad_q itself: one per further worker that may share a head of keys.
-_PARTS = (
-    f"(max(threads // {_HEADS}, 1) - 1) "
-    f"if threads % {_HEADS} == 0 or {_HEADS} % threads == 0 else ceil_div(threads, {_HEADS})"
+_FUSED_TILES = (
+    f"{_forward_tiles('ceil_div(Nk, block_k)')} + (block_k + 2)*block_q"
+    " + 2*(D + Dv)*block_q + (D + Dv)*block_k"
 )
 
 
 def _tiles(size: str) -> Intermediate:
-    """The tiles of every worker, from one cache line to the next."""
+    """The tiles of every worker; each worker's start on a cache line."""
     return Intermediate("tiles", ("threads", f"ceil_div({size}, 64)*64"))
 
 
-_LSE = Intermediate("lse", ("B", "H", "Nq"))
-_BACKWARD = (
-    Intermediate("delta", ("B", "H", "Nq")),
-    Intermediate("query_parts", (f"B*({_PARTS})", "H", "Nq", "D")),
-)
-_COMMON: dict[str, Any] = {
-    "dtypes": ("float32", "float64"),
-    "tunables": (
-        PowerOfTwo("block_q", 16, 256, default=64),
-        PowerOfTwo("block_k", 32, 512, default=128),
-        Threads(),
-        Placement(),
-    ),
-    "constraints": ("block_q < 2*Nq or block_q == 16", "block_k < 2*Nk or block_k == 32"),
-    "requires": (needs_blas,),
-    "blas": "serial",
-}
+def _declare(operation: Any, arrangement: str, parts: tuple[Any, ...], *arrays: Any) -> Any:
+    """Declare a builder twice: with products by BLAS and with products in vector registers."""
+
+    def declare(build: Callable[..., Run]) -> Callable[..., Run]:
+        for products in ("blas", "simd"):
+            _declare_with(products, operation, arrangement, build, passes=parts, arrays=arrays)
+        return build
+
+    return declare
 
 
-def _bind(problem: Any, config: Mapping[str, Any], steps: tuple[Any, ...], rows: Any) -> Run:
+def _declare_with(
+    products: str, operation: Any, arrangement: str, build: Any, *, passes: Any, arrays: Any
+) -> None:
+    def builder(problem: Any, config: Mapping[str, Any]) -> Run:
+        return build(problem, config, products)
+
+    kind = {"blas": "products by BLAS", "simd": "products in vector registers"}[products]
+    builder.__doc__ = f"{build.__doc__} ({kind})"
+    variant(
+        operation,
+        f"{products}_{arrangement}",
+        dtypes=("float32", "float64"),
+        passes=passes,
+        intermediates=arrays,
+        tunables=(*_BLOCKS, Threads(), Placement()),
+        constraints=_CONSTRAINTS,
+        requires=(needs_blas,) if products == "blas" else (),
+        blas="serial" if products == "blas" else None,
+    )(builder)
+
+
+def _bind(
+    problem: Any, config: Mapping[str, Any], products: str, steps: tuple[Any, ...], rows: Any
+) -> Run:
     """`run(*arrays, scale)`: the steps in order, on the arrays entered in the table's rows."""
     import numpy as np
 
-    from autotune_variants.attention.tiled_table import (
-        describe,
-        empty_table,
-        run_steps,
-        step_address,
-    )
+    from autotune_variants.attention import tiled_table as table
 
-    blas = numpy_blas()
-    if blas is None:
-        raise RuntimeError(needs_blas.missing())
+    gemm = 0
+    if products == "blas":
+        blas = numpy_blas()
+        if blas is None:
+            raise RuntimeError(needs_blas.missing())
+        gemm = blas.gemm(problem.dtype)
     workers = int(config["threads"])
-    addresses = np.array([step_address(step, problem.dtype) for step in steps], np.int64)
-    template = empty_table()
-    template[0, :5] = (
-        *(blas.gemm(problem.dtype), config["block_q"], config["block_k"], workers),
-        problem.flags["causal"],
-    )
+    addresses = np.array([table.step_address(step, problem.dtype) for step in steps], np.int64)
+    template = table.empty_table()
+    blocks = config["block_q"], config["block_k"]
+    template[table.SETTINGS, :5] = gemm, *blocks, workers, problem.flags["causal"]
+    describe, run_steps = table.describe, table.run_steps
 
     def run(*arguments: Any) -> None:
-        table = template.copy()
+        filled = template.copy()
         for row, array in zip(rows, arguments[:-1], strict=True):
-            describe(table, row, array)
-        table.view(np.float64)[0, 5] = arguments[-1]
-        run_steps(addresses, workers, table)
+            describe(filled, row, array)
+        filled.view(np.float64)[table.SETTINGS, 5] = arguments[-1]
+        run_steps(addresses, workers, filled)
 
     return run
 
 
-@variant(
-    attention,
-    "blas_tiled",
-    passes=(FORWARD,),
-    intermediates=(_tiles(_FORWARD_TILES),),
-    **_COMMON,
-)
-def blas_tiled(problem: Any, config: Mapping[str, Any]) -> Run:
-    """Tiles of queries in parallel, online softmax over tiles of keys, two products per tile."""
-    from autotune_variants.attention import tiled_table as rows
+@_declare(attention, "tiled", (passes.FORWARD,), _tiles(_forward_tiles("1")))
+def _forward(problem: Any, config: Mapping[str, Any], products: str) -> Run:
+    """Tiles of queries in parallel, online softmax over tiles of keys."""
+    from autotune_variants.attention import tiled_table as table
     from autotune_variants.attention.tiled_forward import forward_step
 
-    order = (rows.Q, rows.K, rows.V, rows.OUT, rows.LSE, rows.SCRATCH)
-    return _bind(problem, config, (forward_step,), order)
+    rows = (table.Q, table.K, table.V, table.OUT, table.LSE, table.SCRATCH)
+    return _bind(problem, config, products, (forward_step,), rows)
 
 
-@variant(
-    attention_backward,
-    "blas_tiled",
-    passes=(DELTA, GRADIENTS, SUM),
-    intermediates=(*_BACKWARD, _tiles(_GRADIENT_TILES)),
-    **_COMMON,
+@_declare(
+    *(attention_backward, "tiled", (passes.DELTA, passes.GRADIENTS, passes.SUM_QUERIES)),
+    *(_DELTA, _QUERY_PARTS, _tiles(_BACKWARD_TILES)),
 )
-def blas_tiled_backward(problem: Any, config: Mapping[str, Any]) -> Run:
-    """Tiles of keys in parallel, weights recomputed; grad_q in a copy per worker of a head."""
-    from autotune_variants.attention import tiled_table as rows
-    from autotune_variants.attention.tiled_backward import backward_step, delta_step, reduce_step
+def _backward(problem: Any, config: Mapping[str, Any], products: str) -> Run:
+    """Tiles of keys in parallel, weights recomputed; grad_q summed over the workers of a head."""
+    from autotune_variants.attention import tiled_table as table
+    from autotune_variants.attention.tiled_backward import backward_step
+    from autotune_variants.attention.tiled_sums import delta_step, query_sum_step
 
-    order = (
-        *(rows.Q, rows.K, rows.V, rows.OUT, rows.LSE, rows.GRAD_OUT),
-        *(rows.GRAD_Q, rows.GRAD_K, rows.GRAD_V, rows.DELTA, rows.PARTS, rows.SCRATCH),
+    rows = (
+        *(table.Q, table.K, table.V, table.OUT, table.LSE, table.GRAD_OUT),
+        *(table.GRAD_Q, table.GRAD_K, table.GRAD_V),
+        *(table.DELTA, table.QUERY_PARTS, table.SCRATCH),
     )
-    return _bind(problem, config, (delta_step, backward_step, reduce_step), order)
+    steps = (delta_step, backward_step, query_sum_step)
+    return _bind(problem, config, products, steps, rows)
 
 
-@variant(
+@_declare(
     attention_train,
-    "blas_tiled",
-    passes=(FORWARD, DELTA, GRADIENTS, SUM),
-    intermediates=(_LSE, *_BACKWARD, _tiles(f"max({_FORWARD_TILES}, {_GRADIENT_TILES})")),
-    **_COMMON,
+    "tiled",
+    (passes.FORWARD, passes.DELTA, passes.GRADIENTS, passes.SUM_QUERIES),
+    *(_LSE, _DELTA, _QUERY_PARTS, _tiles(f"max({_forward_tiles('1')}, {_BACKWARD_TILES})")),
 )
-def blas_tiled_train(problem: Any, config: Mapping[str, Any]) -> Run:
-    """The tiled forward and the tiled backward, scores recomputed in between."""
-    from autotune_variants.attention import tiled_table as rows
-    from autotune_variants.attention.tiled_backward import backward_step, delta_step, reduce_step
+def _train(problem: Any, config: Mapping[str, Any], products: str) -> Run:
+    """The tiled forward, then the tiled backward with the weights recomputed."""
+    from autotune_variants.attention import tiled_table as table
+    from autotune_variants.attention.tiled_backward import backward_step
     from autotune_variants.attention.tiled_forward import forward_step
+    from autotune_variants.attention.tiled_sums import delta_step, query_sum_step
 
-    order = (
-        *(rows.Q, rows.K, rows.V, rows.GRAD_OUT, rows.OUT),
-        *(rows.GRAD_Q, rows.GRAD_K, rows.GRAD_V),
-        *(rows.LSE, rows.DELTA, rows.PARTS, rows.SCRATCH),
+    rows = (
+        *(table.Q, table.K, table.V, table.GRAD_OUT, table.OUT),
+        *(table.GRAD_Q, table.GRAD_K, table.GRAD_V),
+        *(table.LSE, table.DELTA, table.QUERY_PARTS, table.SCRATCH),
     )
-    return _bind(problem, config, (forward_step, delta_step, backward_step, reduce_step), order)
+    steps = (forward_step, delta_step, backward_step, query_sum_step)
+    return _bind(problem, config, products, steps, rows)
+
+
+@_declare(
+    *(attention_train, "row_fused", (passes.FUSED, passes.SUM_KEYS)),
+    *(_KEY_PARTS, _VALUE_PARTS, _tiles(_FUSED_TILES)),
+)
+def _row_fused(problem: Any, config: Mapping[str, Any], products: str) -> Run:
+    """One sweep over tiles of queries, whose weights stay in cache from forward to backward."""
+    from autotune_variants.attention import tiled_table as table
+    from autotune_variants.attention.tiled_fused import fused_step
+    from autotune_variants.attention.tiled_sums import key_sum_step
+
+    rows = (
+        *(table.Q, table.K, table.V, table.GRAD_OUT, table.OUT),
+        *(table.GRAD_Q, table.GRAD_K, table.GRAD_V),
+        *(table.KEY_PARTS, table.VALUE_PARTS, table.SCRATCH),
+    )
+    return _bind(problem, config, products, (fused_step, key_sum_step), rows)

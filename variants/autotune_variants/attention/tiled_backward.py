@@ -1,4 +1,4 @@
-"""Gradients of attention by tiles of keys: five products by BLAS per tile, weights recomputed."""
+"""Gradients of attention by tiles of keys: five products per tile, weights recomputed."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import numpy as np
 from numba import njit
 
 from autotune_variants.attention.tiled_rows import (
+    add_product,
     carve,
+    clear_heads,
     copy_columns,
     copy_rows,
     fill,
     first_query,
-    has_rows,
     matrix,
     owner,
-    rows,
     rows_or_copy,
+    sharers,
+    store_rows,
 )
 from autotune_variants.attention.tiled_table import (
     DELTA,
@@ -26,14 +28,12 @@ from autotune_variants.attention.tiled_table import (
     GRAD_Q,
     GRAD_V,
     LSE,
-    OUT,
-    PARTS,
+    QUERY_PARTS,
     SETTINGS,
     STEP,
     K,
     Q,
     V,
-    entry,
     number,
     own_scratch,
     settings,
@@ -108,7 +108,6 @@ def backward_tile(
     tile's grad_k and grad_v in scratch.
     """
     q, k, v, lse, delta, grad_out = arrays
-    grad_q, batch = target
     b, h, first_key, keys = place
     key_rows, key_columns, value_columns, grad_keys, grad_values = scratch[0]
     scores, slopes, statistics, query_rows, grad_rows, grad_queries = scratch[1]
@@ -132,49 +131,15 @@ def backward_tile(
         multiply_transposed(gemm, (keys, dv, queries), one, s, g, one, matrix(grad_values))
         multiply_transposed(gemm, (keys, d, queries), factor, t, a, one, matrix(grad_keys))
         size = (queries, d, keys)
-        if has_rows(grad_q):
-            multiply(gemm, size, factor, t, matrix(key_rows), one, rows(grad_q, batch, h, i))
-        else:
-            multiply(gemm, size, factor, t, matrix(key_rows), zero, matrix(grad_queries))
-            add_rows(grad_q, batch, h, i, queries, grad_queries)
+        add_product(
+            gemm, size, factor, t, matrix(key_rows), (target[0], target[1], h, i), grad_queries
+        )
 
 
 @njit(**INNER)
 def tile_cost(first_key: Any, block_k: Any, nq: Any, nk: Any, causal: Any) -> Any:
     """Relative cost of a tile of keys: the queries that meet it, plus the packing."""
     return nq - first_query(first_key, nq, nk, causal) + block_k
-
-
-@njit(**INNER)
-def sharers(head: Any, heads: Any, workers: Any) -> Any:
-    """First and last worker that may own tiles of key head `head`: all heads cost the same."""
-    return head * workers // heads, ((head + 1) * workers - 1) // heads
-
-
-@njit(**INNER)
-def clear_heads(target: Any, first: Any, count: Any) -> Any:
-    """target[batch, first : first + count] = 0."""
-    array, batch = target
-    for h in range(first, first + count):
-        for i in range(array.shape[2]):
-            for d in range(array.shape[3]):
-                array[batch, h, i, d] = 0
-
-
-@njit(**INNER)
-def add_rows(target: Any, b: Any, h: Any, first: Any, count: Any, source: Any) -> Any:
-    """target[b, h, first + i, :] += source[i, :] for `count` rows."""
-    for i in range(count):
-        for d in range(target.shape[3]):
-            target[b, h, first + i, d] += source[i, d]
-
-
-@njit(**INNER)
-def store_rows(target: Any, b: Any, h: Any, first: Any, count: Any, source: Any) -> Any:
-    """target[b, h, first + i, :] = source[i, :] for `count` rows."""
-    for i in range(count):
-        for d in range(target.shape[3]):
-            target[b, h, first + i, d] = source[i, d]
 
 
 @njit(**INNER)
@@ -205,7 +170,7 @@ def backward_step(w: Any, table: Any) -> Any:
     scale = number(table, SETTINGS, 5)
     q, k, v, lse = strided(table, Q), strided(table, K), strided(table, V), strided(table, LSE)
     arrays = (q, k, v, lse, strided(table, DELTA), strided(table, GRAD_OUT))
-    grad_q, parts = strided(table, GRAD_Q), strided(table, PARTS)
+    grad_q, parts = strided(table, GRAD_Q), strided(table, QUERY_PARTS)
     grad_k, grad_v = strided(table, GRAD_K), strided(table, GRAD_V)
     mine = backward_scratch(table, own_scratch(table, w), block_q, block_k, q.shape[3], v.shape[3])
     batch, heads, nq, nk = k.shape[0], k.shape[1], q.shape[2], k.shape[2]
@@ -231,34 +196,3 @@ def backward_step(w: Any, table: Any) -> Any:
                 store_rows(grad_k, b, kv, first, keys, mine[0][3])
                 store_rows(grad_v, b, kv, first, keys, mine[0][4])
             done += cost
-
-
-@njit(fastmath={"contract", "nsz", "reassoc"}, **STEP)
-def delta_step(w: Any, table: Any) -> Any:
-    """delta[b,h,i] = sum over d of out * grad_out, on the share of rows of worker `w`."""
-    workers = entry(table, SETTINGS, 3)
-    out, grad_out, delta = strided(table, OUT), strided(table, GRAD_OUT), strided(table, DELTA)
-    batch, heads, nq, dv = out.shape
-    total = batch * heads * nq
-    for row in range(w * total // workers, (w + 1) * total // workers):
-        b, h, i = row // (heads * nq), row // nq % heads, row % nq
-        value = out.dtype.type(0)
-        for d in range(dv):
-            value += out[b, h, i, d] * grad_out[b, h, i, d]
-        delta[b, h, i, 0] = value
-
-
-@njit(**STEP)
-def reduce_step(w: Any, table: Any) -> Any:
-    """Adds the copies of grad_q that other workers filled, on the share of rows of worker `w`."""
-    workers, kv_heads = entry(table, SETTINGS, 3), entry(table, K, 2)
-    grad_q, parts = strided(table, GRAD_Q), strided(table, PARTS)
-    batch, heads, nq, depth = grad_q.shape
-    total = batch * heads * nq
-    for row in range(w * total // workers, (w + 1) * total // workers):
-        b, h, i = row // (heads * nq), row // nq % heads, row % nq
-        head = b * kv_heads + h * kv_heads // heads
-        first_worker, last_worker = sharers(head, batch * kv_heads, workers)
-        for part in range(last_worker - first_worker):
-            for d in range(depth):
-                grad_q[b, h, i, d] += parts[part * batch + b, h, i, d]

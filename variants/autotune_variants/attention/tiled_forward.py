@@ -1,4 +1,4 @@
-"""Attention by tiles: products by BLAS, softmax online between them."""
+"""Attention by tiles of queries: two products per tile of keys, softmax online between them."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def hide_future(scores: Any, keys: Any, queries: Any, first_visible: Any) -> Any
 def online_softmax(scores: Any, keys: Any, queries: Any, state: Any, accumulated: Any) -> Any:
     """Scores (keys by queries) become weights relative to the running maximum.
 
-    `state` holds per query the running maximum, the running sum and the last correction, by which
-    the rows of `accumulated` are rescaled.
+    `state` holds per query the running maximum, the running sum, the last correction (by which
+    the rows of `accumulated` are rescaled), and what is subtracted: the maximum, or 0 for -inf.
     """
     full_width_vectors()
-    largest, total, correction = state[0], state[1], state[2]
+    largest, total, correction, base = state[0], state[1], state[2], state[3]
     zero, log2_e = scores.dtype.type(0), scores.dtype.type(LOG2E)
     for i in range(queries):
         correction[i] = largest[i]
@@ -59,13 +59,12 @@ def online_softmax(scores: Any, keys: Any, queries: Any, state: Any, accumulated
     changed = False
     for i in range(queries):
         changed |= largest[i] != correction[i]
-        base = zero if largest[i] == -np.inf else largest[i]
-        correction[i] = exp2((correction[i] - base) * log2_e)
+        base[i] = zero if largest[i] == -np.inf else largest[i]
+        correction[i] = exp2((correction[i] - base[i]) * log2_e)
         total[i] *= correction[i]
     for j in range(keys):
         for i in range(queries):
-            base = zero if largest[i] == -np.inf else largest[i]
-            weight = exp2((scores[j, i] - base) * log2_e)
+            weight = exp2((scores[j, i] - base[i]) * log2_e)
             scores[j, i] = weight
             total[i] += weight
     if changed:
@@ -75,8 +74,8 @@ def online_softmax(scores: Any, keys: Any, queries: Any, state: Any, accumulated
 
 
 @njit(**INNER)
-def finish(out: Any, lse: Any, place: Any, state: Any, accumulated: Any) -> Any:
-    """Normalise a tile into out and lse; rows that attend nothing give 0 and -inf."""
+def normalise(out: Any, place: Any, state: Any, accumulated: Any) -> Any:
+    """A tile's rows of out; 0 for those that attend nothing."""
     b, h, first, queries = place
     one = out.dtype.type(1)
     for i in range(queries):
@@ -84,33 +83,47 @@ def finish(out: Any, lse: Any, place: Any, state: Any, accumulated: Any) -> Any:
         scale = one / total if total != 0 else one
         for d in range(out.shape[3]):
             out[b, h, first + i, d] = accumulated[i, d] * scale
+
+
+@njit(**INNER)
+def store_lse(lse: Any, place: Any, state: Any) -> Any:
+    """A tile's part of lse; -inf for rows that attend nothing."""
+    b, h, first, queries = place
+    for i in range(queries):
+        total = state[1, i]
         lse[b, h, first + i, 0] = state[0, i] + np.log(total) if total != 0 else -np.inf
 
 
 @njit(**INNER)
-def forward_scratch(table: Any, address: Any, block_q: Any, block_k: Any, d: Any, dv: Any) -> Any:
-    """Matrices of one worker: query columns, scores, state, accumulated, key and value rows."""
+def forward_scratch(table: Any, address: Any, sizes: Any, tiles: Any) -> Any:
+    """Matrices of one worker, for weights of `tiles` tiles of keys; and where the next may start.
+
+    `sizes` is (block_q, block_k, D, Dv).
+    """
+    block_q, block_k, d, dv = sizes
     columns, end = carve(table, address, d, block_q)
-    scores, end = carve(table, end, block_k, block_q)
+    weights, end = carve(table, end, tiles * block_k, block_q)
+    peaks, end = carve(table, end, tiles, block_q)
     state, end = carve(table, end, 4, block_q)
     accumulated, end = carve(table, end, block_q, dv)
     key_rows, end = carve(table, end, block_k, d)
     value_rows, end = carve(table, end, block_k, dv)
-    return columns, scores, state, accumulated, key_rows, value_rows
+    return (columns, weights, peaks, state, accumulated, key_rows, value_rows), end
 
 
 @njit(**INNER)
-def forward_tile(
-    gemm: Any, q: Any, k: Any, v: Any, scale: Any, place: Any, causal: Any, scratch: Any
-) -> Any:
-    """One tile of queries against all its keys; leaves `state` and `accumulated` filled."""
+def forward_tile(gemm: Any, arrays: Any, scale: Any, place: Any, causal: Any, scratch: Any) -> Any:
+    """One tile of queries against all its keys; leaves `state` and `accumulated` filled.
+
+    Where there is room for them, the weights of every tile of keys stay too, each relative to the
+    maximum so far, which `peaks` keeps.
+    """
+    q, k, v = arrays
     b, h, first, queries = place
-    columns, scores, state, accumulated, key_rows, value_rows = scratch
-    one, zero = q.dtype.type(1), q.dtype.type(0)
-    factor = q.dtype.type(scale)
-    nq, nk = q.shape[2], k.shape[2]
+    columns, weights, peaks, state, accumulated, key_rows, value_rows = scratch
+    one, zero, factor = q.dtype.type(1), q.dtype.type(0), q.dtype.type(scale)
+    nq, nk, block_k = q.shape[2], k.shape[2], key_rows.shape[0]
     group = h // (q.shape[1] // k.shape[1])
-    block_k = scores.shape[0]
     copy_columns(q, b, h, first, queries, columns)
     fill(accumulated, zero)
     for i in range(queries):
@@ -118,15 +131,28 @@ def forward_tile(
         state[1, i] = zero
     for j in range(0, visible_keys(first + queries - 1, nq, nk, causal), block_k):
         keys = min(block_k, nk - j)
+        kept = j if peaks.shape[0] > 1 else 0
+        scores = weights[kept : kept + keys]
         tile = rows_or_copy(k, b, group, j, keys, key_rows)
         size = (keys, queries, q.shape[3])
         multiply(gemm, size, factor, tile, matrix(columns), zero, matrix(scores))
         if causal:
             hide_future(scores, keys, queries, j - first - nk + nq)
         online_softmax(scores, keys, queries, state, accumulated)
+        for i in range(queries):
+            peaks[kept // block_k, i] = state[0, i]
         tile = rows_or_copy(v, b, group, j, keys, value_rows)
         size = (queries, v.shape[3], keys)
         multiply_transposed(gemm, size, one, matrix(scores), tile, one, matrix(accumulated))
+
+
+@njit(**INNER)
+def query_work(nq: Any, nk: Any, block_q: Any, causal: Any) -> Any:
+    """Relative cost of all tiles of queries of one head."""
+    total = 0
+    for first in range(0, nq, block_q):
+        total += visible_keys(min(first + block_q, nq) - 1, nq, nk, causal) + block_q
+    return total
 
 
 @njit(**STEP)
@@ -134,20 +160,19 @@ def forward_step(w: Any, table: Any) -> Any:
     """Out and lse of the tiles of queries that worker `w` owns: equal shares, in order."""
     gemm, block_q, block_k, workers, causal = settings(table)
     scale = number(table, SETTINGS, 5)
-    q, k, v = strided(table, Q), strided(table, K), strided(table, V)
+    arrays = (strided(table, Q), strided(table, K), strided(table, V))
     out, lse = strided(table, OUT), strided(table, LSE)
-    mine = forward_scratch(table, own_scratch(table, w), block_q, block_k, q.shape[3], v.shape[3])
-    batch, heads, nq, nk = q.shape[0], q.shape[1], q.shape[2], k.shape[2]
-    total, done = 0, 0
-    for first in range(0, nq, block_q):
-        total += visible_keys(min(first + block_q, nq) - 1, nq, nk, causal) + block_q
-    total *= batch * heads
+    batch, heads, nq, d = arrays[0].shape
+    nk, dv = arrays[2].shape[2], arrays[2].shape[3]
+    mine, _ = forward_scratch(table, own_scratch(table, w), (block_q, block_k, d, dv), 1)
+    total, done = query_work(nq, nk, block_q, causal) * batch * heads, 0
     for head in range(batch * heads):
         for first in range(0, nq, block_q):
             queries = min(block_q, nq - first)
             cost = visible_keys(first + queries - 1, nq, nk, causal) + block_q
             if owner(done, cost, total, workers) == w:
                 place = (head // heads, head % heads, first, queries)
-                forward_tile(gemm, q, k, v, scale, place, causal, mine)
-                finish(out, lse, place, mine[2], mine[3])
+                forward_tile(gemm, arrays, scale, place, causal, mine)
+                normalise(out, place, mine[3], mine[4])
+                store_lse(lse, place, mine[3])
             done += cost

@@ -9,6 +9,7 @@ from numba import njit
 
 from autotune_variants.attention.tiled_table import contiguous, number_size
 from autotune_variants.fastmath import INNER
+from autotune_variants.gemm import multiply
 
 
 @njit(**INNER)
@@ -93,3 +94,50 @@ def first_query(key: Any, nq: Any, nk: Any, causal: Any) -> Any:
     if not causal:
         return 0
     return min(max(key + nq - nk, 0), nq)
+
+
+@njit(**INNER)
+def sharers(head: Any, heads: Any, workers: Any) -> Any:
+    """First and last worker that may own tiles of key head `head`: all heads cost the same."""
+    return head * workers // heads, ((head + 1) * workers - 1) // heads
+
+
+@njit(**INNER)
+def clear_heads(target: Any, first: Any, count: Any) -> Any:
+    """target[batch, first : first + count] = 0."""
+    array, batch = target
+    for h in range(first, first + count):
+        for i in range(array.shape[2]):
+            for d in range(array.shape[3]):
+                array[batch, h, i, d] = 0
+
+
+@njit(**INNER)
+def add_rows(target: Any, b: Any, h: Any, first: Any, count: Any, source: Any) -> Any:
+    """target[b, h, first + i, :] += source[i, :] for `count` rows."""
+    for i in range(count):
+        for d in range(target.shape[3]):
+            target[b, h, first + i, d] += source[i, d]
+
+
+@njit(**INNER)
+def store_rows(target: Any, b: Any, h: Any, first: Any, count: Any, source: Any) -> Any:
+    """target[b, h, first + i, :] = source[i, :] for `count` rows."""
+    for i in range(count):
+        for d in range(target.shape[3]):
+            target[b, h, first + i, d] = source[i, d]
+
+
+@njit(**INNER)
+def add_product(gemm: Any, size: Any, alpha: Any, a: Any, b: Any, target: Any, spare: Any) -> Any:
+    """Add alpha a b to rows of an array, through `spare` where BLAS cannot write them in place.
+
+    `target` is (array, b, h, first row); `size`, a and b are those of `multiply`.
+    """
+    array, batch, head, first = target
+    one, zero = array.dtype.type(1), array.dtype.type(0)
+    if has_rows(array):
+        multiply(gemm, size, alpha, a, b, one, rows(array, batch, head, first))
+    else:
+        multiply(gemm, size, alpha, a, b, zero, matrix(spare))
+        add_rows(array, batch, head, first, size[0], spare)

@@ -25,7 +25,8 @@ STEP: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 # Rows of the table. A row holds an address, four sizes and four strides in bytes; row 0 the
 # settings: address of gemm, block_q, block_k, workers, causal, and the scale as bits.
-SETTINGS, Q, K, V, OUT, LSE, GRAD_OUT, GRAD_Q, GRAD_K, GRAD_V, DELTA, PARTS, SCRATCH = range(13)
+SETTINGS, Q, K, V, OUT, LSE, GRAD_OUT, GRAD_Q, GRAD_K, GRAD_V, DELTA = range(11)
+QUERY_PARTS, KEY_PARTS, VALUE_PARTS, SCRATCH = range(11, 15)
 _WIDTH = 9
 _word = ir.IntType(64)
 
@@ -62,7 +63,7 @@ def step_address(step: Any, dtype: str) -> int:
 
 def empty_table() -> np.ndarray[Any, np.dtype[np.int64]]:
     """A table with no settings and no arrays."""
-    return np.zeros((13, _WIDTH), np.int64)
+    return np.zeros((SCRATCH + 1, _WIDTH), np.int64)
 
 
 @njit(nogil=True)
