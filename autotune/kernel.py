@@ -100,14 +100,17 @@ class Kernel:
             if array.dtype != dtype:
                 self._explain_dtype(inputs)
         values = self.problem.scalars(self._named_scalars(scalars)) if scalars else self._scalars
-        outputs = self._outputs(out)
-        executable = self._executable
+        executable, outputs = self._executable, ()
         try:
             if executable is None:
                 executable = self._executable = self.served.build()
+            if executable.takes_outputs or out is not None:
+                outputs = self._outputs(out)
             results = executable(*inputs, *outputs, *values)
+        except ShapeError:
+            raise
         except Exception as error:
-            results = self._run_next_best(error, inputs, outputs, values)
+            results = self._run_next_best(error, inputs, self._outputs(out), values)
         return self._pick(results, residuals)
 
     def _outputs(self, out: Any) -> tuple[Any, ...]:
