@@ -35,8 +35,12 @@ class Expression:
     code: CodeType = field(repr=False, compare=False)
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
-        """Value of the expression; raises KeyError-like NameError if a name is missing."""
-        return eval(self.code, {"__builtins__": {}, **_FUNCTIONS}, dict(values))
+        """Value of the expression; NameError if a name is missing, DeclarationError if it has none."""
+        try:
+            return eval(self.code, {"__builtins__": {}, **_FUNCTIONS}, dict(values))
+        except (ArithmeticError, TypeError) as error:
+            facts = ", ".join(f"{name}={values[name]}" for name in sorted(self.names))
+            raise DeclarationError(f"cannot evaluate {self.text!r} at {facts}: {error}.") from None
 
 
 @lru_cache(maxsize=4096)

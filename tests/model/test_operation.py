@@ -117,3 +117,9 @@ def test_key_round_trip() -> None:
     problem = Problem.of(operation, {"B": 2, "H": 4, "Hkv": 2, "N": 8, "D": 4}, causal=True)
     assert Problem.from_key(operation, problem.key) == problem
     assert hash(Problem.from_key(operation, problem.key)) == hash(problem)
+
+
+def test_an_expression_without_a_value_names_what_it_was_given() -> None:
+    operation = declare(flops="B // Nk")
+    with pytest.raises(DeclarationError, match=r"cannot evaluate 'B // Nk' at B=2, Nk=0"):
+        _ = Problem.of(operation, {"B": 2, "H": 1, "Nq": 4, "Nk": 0, "D": 8}).flops
