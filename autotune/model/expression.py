@@ -35,7 +35,7 @@ class Expression:
     code: CodeType = field(repr=False, compare=False)
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
-        """Value of the expression; NameError if a name is missing, DeclarationError if it has none."""
+        """Value of the expression; DeclarationError where it has none (a division by zero)."""
         try:
             return eval(self.code, {"__builtins__": {}, **_FUNCTIONS}, dict(values))
         except (ArithmeticError, TypeError) as error:

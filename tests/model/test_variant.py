@@ -70,7 +70,7 @@ def test_the_studys_atomic_counts() -> None:
 
 
 def test_the_studys_forward_traffic() -> None:
-    """Published: 75.497 MB = 6.291 read + 69.206 written at B=2, N=2048, D=64, float64, A stored."""
+    """Published: 75.497 MB = 6.291 read + 69.206 written; B=2, N=2048, D=64, float64, A stored."""
     forward = Pass(
         "forward", parallel=("B", "N"), reads=("q", "k", "v"), writes={"a": "owned", "out": "owned"}
     )
