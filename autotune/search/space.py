@@ -204,7 +204,7 @@ def _drawn(
     draw = random.Random(0)
     options = {tunable.name: tunable.values(machine) for tunable in variant.tunables}
     found: dict[Config, None] = {}
-    for _ in range(20 * len(fallback)):
+    for _ in range(5 * len(fallback)):
         config = Config({name: draw.choice(values) for name, values in options.items()})
         if admissible.violated(variant, problem, config) is None:
             found[config] = None
