@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from autotune.campaign import parse_budget
+from autotune.device import local_cpu
 from autotune.errors import UserError
 from autotune.model import Operation, Problem
 from autotune.model.operation import parse_tensors
 from autotune.plan import default_plan, read_plan
+from autotune.plugins import load_plugins
 from autotune.registry import Registry, registry
 
 
@@ -133,3 +136,11 @@ def test_plugins_propose_the_default_plan(toy: Operation, monkeypatch: pytest.Mo
     assert default_plan(device).problems == (Problem.of(toy, (2, 2)),)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="for gpu"):
         default_plan(AnyDevice("gpu"))  # type: ignore[arg-type]
+
+
+def test_the_built_in_plan_has_every_operation_with_a_choice_to_make() -> None:
+    load_plugins()
+    plan = default_plan(local_cpu())
+    assert {p.operation.name for p in plan.problems} == {"attention", "attention_train", "decode"}
+    assert len(plan.problems) == 8
+    assert parse_budget(plan.settings["budget"]) < 300

@@ -2,5 +2,12 @@
 
 from autotune_variants import proposals
 from autotune_variants.attention import variants_backward, variants_forward, variants_train
+from autotune_variants.decode import variants as variants_decode
 
-__all__ = ["proposals", "variants_backward", "variants_forward", "variants_train"]
+__all__ = [
+    "proposals",
+    "variants_backward",
+    "variants_decode",
+    "variants_forward",
+    "variants_train",
+]
