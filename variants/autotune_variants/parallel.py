@@ -47,9 +47,10 @@ class Workers:
         self._pointers: dict[tuple[int, ...], _Pointer] = {}
 
     def __call__(self, t: Any, plan: Any) -> None:
+        kind_of: Any = typeof
         kinds = tuple([array.flags.num for array in t])
         pointer = self._pointers.get(kinds)
         if pointer is None:
-            arguments = (types.int64, typeof(t), typeof(plan))
+            arguments = (types.int64, kind_of(t), kind_of(plan))
             pointer = self._pointers[kinds] = _Pointer(self._work, arguments)
         _run(pointer, t, plan)

@@ -1,0 +1,1 @@
+"""Decode: one query per head against a key-value cache."""
