@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 
 from autotune import Requirement
 
@@ -24,10 +25,6 @@ class Blas:
     name: str
     sgemm: int
     dgemm: int
-
-    def gemm(self, dtype: str) -> int:
-        """Address of the matrix product for "float32" or "float64"."""
-        return {"float32": self.sgemm, "float64": self.dgemm}[dtype]
 
 
 @lru_cache(maxsize=1)
@@ -49,6 +46,7 @@ def numpy_blas() -> Blas | None:
 def _loaded() -> Iterator[tuple[str, str]]:
     from threadpoolctl import threadpool_info
 
+    import_module("numpy")  # which loads its BLAS
     for each in threadpool_info():
         if each["user_api"] == "blas":
             yield each["filepath"], f"{each['internal_api']} {each['version']}"
@@ -71,3 +69,11 @@ def _missing() -> str | None:
 
 
 needs_blas = Requirement("blas", _missing)
+
+
+def blas_gemm(dtype: str) -> int:
+    """Address of the BLAS's matrix product for "float32" or "float64"; OSError without one."""
+    blas = numpy_blas()
+    if blas is None:
+        raise OSError(_missing())
+    return {"float32": blas.sgemm, "float64": blas.dgemm}[dtype]

@@ -1,4 +1,4 @@
-"""Matrix products in numba code: by BLAS, without the GIL, or in vector registers."""
+"""Matrix products in numba code, by any function with the interface of BLAS; without the GIL."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import extending, njit, types
+from numba import extending, njit
+from numba import types as numba_types
 from numba.core import cgutils as numba_cgutils
 
 from autotune_variants.fastmath import INNER
-from autotune_variants.register_product import product
+from autotune_variants.register_product import gemm
 
 cgutils: Any = numba_cgutils
+types: Any = numba_types
 intrinsic: Any = extending.intrinsic
 _PLAIN, _TRANSPOSED = np.int8(ord("N")), np.int8(ord("T"))
 
@@ -53,32 +55,16 @@ def _call_gemm(
     return types.void(function, transposes, sizes, scales, arrays), generate
 
 
-@intrinsic
-def number_bytes(typing_context: Any, number: Any) -> Any:
-    """Bytes of a float32 or float64."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return ir.IntType(64)(number.bitwidth // 8)
-
-    return types.int64(number), generate
-
-
 @njit(**INNER)
 def multiply(function: Any, sizes: Any, alpha: Any, a: Any, b: Any, beta: Any, c: Any) -> Any:
-    """Row-major c[m,n] = alpha a[m,k] b[k,n] + beta c, where beta is 0 or 1.
+    """Row-major c[m,n] = alpha a[m,k] b[k,n] + beta c, by the gemm at address `function`.
 
-    By the gemm at address `function` or, if that is 0, in vector registers. `sizes` is (m, n, k)
-    as int64; a, b and c are (address, elements from row to row); alpha and beta have the dtype.
+    `sizes` is (m, n, k) as int64; a, b and c are (address, elements from row to row); alpha and
+    beta have the dtype, beta is 0 or 1.
     """
     m, n, k = sizes
-    if function == 0:
-        size = number_bytes(alpha)
-        left = (a[0], a[1] * size, size)
-        right, result = (b[0], b[1] * size), (c[0], c[1] * size)
-        product((m, n, k, size), alpha, left, right, np.int64(beta), result)
-    else:
-        shape = (n, m, k, max(b[1], 1), max(a[1], 1), max(c[1], 1))
-        _call_gemm(function, (_PLAIN, _PLAIN), shape, (alpha, beta), (b[0], a[0], c[0]))
+    shape = (n, m, k, max(b[1], 1), max(a[1], 1), max(c[1], 1))
+    _call_gemm(function, (_PLAIN, _PLAIN), shape, (alpha, beta), (b[0], a[0], c[0]))
 
 
 @njit(**INNER)
@@ -87,11 +73,22 @@ def multiply_transposed(
 ) -> Any:
     """Row-major c[m,n] = alpha a[k,m]^T b[k,n] + beta c; arguments as for `multiply`."""
     m, n, k = sizes
-    if function == 0:
-        size = number_bytes(alpha)
-        left = (a[0], size, a[1] * size)
-        right, result = (b[0], b[1] * size), (c[0], c[1] * size)
-        product((m, n, k, size), alpha, left, right, np.int64(beta), result)
-    else:
-        shape = (n, m, k, max(b[1], 1), max(a[1], 1), max(c[1], 1))
-        _call_gemm(function, (_PLAIN, _TRANSPOSED), shape, (alpha, beta), (b[0], a[0], c[0]))
+    shape = (n, m, k, max(b[1], 1), max(a[1], 1), max(c[1], 1))
+    _call_gemm(function, (_PLAIN, _TRANSPOSED), shape, (alpha, beta), (b[0], a[0], c[0]))
+
+
+def compiled_address(function: Any, arguments: tuple[Any, ...]) -> int:
+    """Compile a numba function for argument types; the address at which C may call it."""
+    function.compile(arguments)
+    compiled = function.overloads[arguments]
+    name = compiled.fndesc.llvm_cfunc_wrapper_name
+    return int(compiled.library.get_pointer_to_function(name))
+
+
+def register_gemm(dtype: str) -> int:
+    """Address of the gemm in vector registers for "float32" or "float64"."""
+    number = getattr(types, dtype)
+    flag, whole, scale = (types.CPointer(each) for each in (types.int8, types.int64, number))
+    address = types.int64
+    operands = (scale, address, whole, address, whole, scale, address, whole)
+    return compiled_address(gemm, (flag, flag, whole, whole, whole, *operands))

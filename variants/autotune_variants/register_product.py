@@ -5,12 +5,14 @@ from __future__ import annotations
 import platform
 from typing import Any
 
+import numpy as np
 from llvmlite import binding, ir
 from numba import extending, njit, types
 
-from autotune_variants.fastmath import INNER, full_width_vectors
+from autotune_variants.fastmath import INNER
 
 intrinsic: Any = extending.intrinsic
+_PLAIN = np.int8(ord("N"))
 _word, _index = ir.IntType(64), ir.IntType(32)
 
 
@@ -183,14 +185,33 @@ _wide_2, _half_2, _cut_2 = _block(2, VECTORS), _block(2, VECTORS // 2), _block(2
 _wide_1, _half_1, _cut_1 = _block(1, VECTORS), _block(1, VECTORS // 2), _block(1, 1, cut=True)
 
 
+@intrinsic
+def _value(typing_context: Any, pointer: Any) -> Any:
+    """What a pointer points to."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(arguments[0])
+
+    return pointer.dtype(pointer), generate
+
+
+@intrinsic
+def _size(typing_context: Any, number: Any) -> Any:
+    """Bytes of a float32 or float64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _word(number.bitwidth // 8)
+
+    return types.int64(number), generate
+
+
 @njit(**INNER)
-def product(sizes: Any, alpha: Any, a: Any, b: Any, add: Any, c: Any) -> Any:
+def _product(sizes: Any, alpha: Any, a: Any, b: Any, add: Any, c: Any) -> Any:
     """Row-major c[m,n] = alpha a[m,k] b[k,n], added to c unless `add` is 0.
 
     `sizes` is (m, n, k, bytes of an element); a is (address, bytes between rows, bytes between
     columns), b and c are (address, bytes between rows) and contiguous in a row.
     """
-    full_width_vectors()  # which also keeps this one function: not a copy for every call
     m, n, k, size = sizes
     lanes = REGISTER // size
     wide, half = VECTORS * lanes, VECTORS // 2 * lanes
@@ -226,3 +247,34 @@ def product(sizes: Any, alpha: Any, a: Any, b: Any, add: Any, c: Any) -> Any:
                 _cut_1(k, alpha, above, right, add, target, taken)
             i += rows
         j += taken
+
+
+@njit(nogil=True, error_model="numpy")
+def gemm(
+    ta: Any,
+    tb: Any,
+    m: Any,
+    n: Any,
+    k: Any,
+    alpha: Any,
+    a: Any,
+    lda: Any,
+    b: Any,
+    ldb: Any,
+    beta: Any,
+    c: Any,
+    ldc: Any,
+) -> None:
+    """xGEMM with the Fortran interface of BLAS, for ta = "N" and beta 0 or 1.
+
+    Column-major c[m,n] = alpha a[m,k] op(b) + beta c, where op(b) is b[k,n], or the transpose of
+    b[n,k] for tb = "T". Numbers come by address, a, b and c as addresses.
+    """
+    factor = _value(alpha)
+    size = _size(factor)
+    row, column = _value(ldb) * size, size
+    if _value(tb) != _PLAIN:
+        row, column = column, row
+    right, result = (a, _value(lda) * size), (c, _value(ldc) * size)
+    shape = (_value(n), _value(m), _value(k), size)
+    _product(shape, factor, (b, row, column), right, np.int64(_value(beta)), result)

@@ -8,7 +8,7 @@ from typing import Any
 from autotune import Choice, Intermediate, Placement, Threads, variant
 from autotune_variants.attention import tiled_passes as passes
 from autotune_variants.attention.operations import attention, attention_backward, attention_train
-from autotune_variants.blas import needs_blas, numpy_blas
+from autotune_variants.blas import blas_gemm, needs_blas
 
 Run = Callable[..., None]
 
@@ -89,13 +89,9 @@ def _bind(
     import numpy as np
 
     from autotune_variants.attention import tiled_table as table
+    from autotune_variants.gemm import register_gemm
 
-    gemm = 0
-    if products == "blas":
-        blas = numpy_blas()
-        if blas is None:
-            raise RuntimeError(needs_blas.missing())
-        gemm = blas.gemm(problem.dtype)
+    gemm = blas_gemm(problem.dtype) if products == "blas" else register_gemm(problem.dtype)
     workers = int(config["threads"])
     addresses = np.array([table.step_address(step, problem.dtype) for step in steps], np.int64)
     template = table.empty_table()

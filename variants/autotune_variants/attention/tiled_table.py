@@ -16,6 +16,7 @@ from numba import types as numba_types
 from numba.core import cgutils as numba_cgutils
 
 from autotune_variants.fastmath import INNER
+from autotune_variants.gemm import compiled_address
 
 types: Any = numba_types
 cgutils: Any = numba_cgutils
@@ -54,11 +55,7 @@ def run_steps(steps: Any, workers: int, table: Any) -> None:
 
 def step_address(step: Any, dtype: str) -> int:
     """Address of a step compiled for "float32" or "float64"."""
-    arguments = (types.int64, types.CPointer(getattr(types, dtype)))
-    step.compile(arguments)
-    compiled = step.overloads[arguments]
-    name = compiled.fndesc.llvm_cfunc_wrapper_name
-    return int(compiled.library.get_pointer_to_function(name))
+    return compiled_address(step, (types.int64, types.CPointer(getattr(types, dtype))))
 
 
 def empty_table() -> np.ndarray[Any, np.dtype[np.int64]]:
