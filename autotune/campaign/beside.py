@@ -1,18 +1,20 @@
-"""Fairness on a busy machine: a disturbed candidate is timed once more beside the best so far.
+"""Fairness on a busy machine: a disturbed candidate is timed once more beside an anchor.
 
 A time taken while other programs ran says little against one taken in a quiet moment; the ratio
-of two candidates timed in turn does.
+of two candidates timed in turn does. The anchor is the fastest candidate with a time of its own:
+a chain of ratios would drift, since of many unsure ones the smallest is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from autotune.campaign.session import Session
 from autotune.model.problem import Problem
-from autotune.statistics import median_interval, ratio_interval
+from autotune.statistics import ratio_interval
 from autotune.worker.protocol import RaceJob, RaceOutcome
 from autotune_policies import Choice, Race
 from autotune_tuning_db import TrialRow
@@ -26,7 +28,7 @@ STEAL_LIMIT = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a candidate takes, inferred from its ratio to a better known one; seconds."""
+    """What a candidate takes, inferred from its ratio to the anchor; seconds."""
 
     seconds: float
     low: float
@@ -36,7 +38,7 @@ class Beside:
     @classmethod
     def of(cls, row: TrialRow) -> Beside | None:
         """What a stored trial has of it."""
-        found = row.circumstances.get("beside_best")
+        found = row.circumstances.get("beside_anchor")
         return cls(**found) if isinstance(found, Mapping) else None
 
     def onto(self, row: TrialRow) -> TrialRow:
@@ -47,26 +49,24 @@ class Beside:
             "high": self.high,
             "rounds": self.rounds,
         }
-        return replace(row, circumstances={**row.circumstances, "beside_best": facts})
+        return replace(row, circumstances={**row.circumstances, "beside_anchor": facts})
 
 
-def needs_comparison(row: TrialRow, best: Choice | None) -> bool:
+def needs_comparison(row: TrialRow, anchor: Choice) -> bool:
     """Whether a trial was disturbed, and is not hopeless all the same."""
     disturbed = row.status in ("dropped", "disturbed") and bool(row.reason)
-    if not disturbed or best is None or row.median is None:
-        return False
-    return row.median <= HOPELESS * best.seconds
+    return disturbed and row.median is not None and row.median <= HOPELESS * anchor.seconds
 
 
 def time_beside(
-    session: Session, problem: Problem, best: Choice, other: Choice, seconds: float
+    session: Session, problem: Problem, anchor: Choice, other: Choice, seconds: float
 ) -> tuple[Beside | None, RaceOutcome]:
-    """Time `other` in turn with `best` for about so many seconds; None when that failed."""
+    """Time `other` in turn with `anchor` for about so many seconds; None when that failed."""
     settings = session.settings
     outcome = session.worker.race(
         RaceJob(
             problem=problem.key.text,
-            entrants=((best.variant, dict(best.config)), (other.variant, dict(other.config))),
+            entrants=((anchor.variant, dict(anchor.config)), (other.variant, dict(other.config))),
             mode=settings.mode,
             seed=settings.seed,
             precision=4.0 * settings.precision,
@@ -81,9 +81,9 @@ def time_beside(
         return None, outcome
     ratio = ratio_interval(outcome.samples[1], outcome.samples[0])
     found = Beside(
-        seconds=best.seconds * ratio.median,
-        low=best.seconds * ratio.low,
-        high=best.seconds * ratio.high,
+        seconds=anchor.seconds * ratio.median,
+        low=anchor.seconds * ratio.low,
+        high=anchor.seconds * ratio.high,
         rounds=len(outcome.samples[0]),
     )
     return found, outcome
@@ -92,14 +92,13 @@ def time_beside(
 def fair_race(entrants: list[Choice], outcome: RaceOutcome) -> Race:
     """The race as a policy takes it.
 
-    A race on a busy machine tells the ratios; its times are brought to the scale of the fastest
-    entrant's own measurement, so that they compare with those of candidates that did not race.
+    A race on a busy machine tells the ratios; its times are brought to the scale of what the
+    entrants took by themselves, so that they compare with those of candidates that did not race.
     """
     scale = 1.0
     facts = outcome.circumstances
     if facts.get("foreign_load", 0.0) > FOREIGN_LIMIT or facts.get("steal", 0.0) > STEAL_LIMIT:
-        medians = [median_interval(samples).median for samples in outcome.samples]
-        first = min(range(len(medians)), key=medians.__getitem__)
-        scale = min(1.0, entrants[first].seconds / medians[first])
+        pairs = zip(entrants, outcome.samples, strict=True)
+        scale = min(1.0, median(own.seconds / median(samples) for own, samples in pairs))
     pairs = zip(entrants, outcome.samples, strict=True)
     return Race({choice.candidate: tuple(scale * s for s in samples) for choice, samples in pairs})

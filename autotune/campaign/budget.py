@@ -17,7 +17,7 @@ _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)\s*(ms|s|min|m|h)?\Z")
 
 _TRIAL_OVERHEAD = 0.25
-_COMPILE = 3.0
+_COMPILE = 5.0
 _CALLS = 20
 _LONGEST_TRIAL = 2.0
 

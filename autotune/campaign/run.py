@@ -13,14 +13,9 @@ from autotune.campaign.events import (
     TrialEnded,
     TrialStarted,
 )
+from autotune.campaign.evidence import choice_of, gather, seconds_of
 from autotune.campaign.neighbours import winners_nearby
-from autotune.campaign.records import (
-    Circumstances,
-    choice_of,
-    gather,
-    one_line,
-    seconds_of,
-)
+from autotune.campaign.records import Circumstances, one_line
 from autotune.campaign.session import Session
 from autotune.campaign.verdict import decide, stored_policy
 from autotune.fingerprint import fingerprint
@@ -120,8 +115,9 @@ class ProblemRun:
         row = self._where.trial(
             job, outcome, self._fingerprints[candidate.variant], session.toolchain
         )
-        if best is not None and needs_comparison(row, best):
-            row = self._beside(best, row, job.budget)
+        anchor = self.evidence.anchor()
+        if anchor is not None and needs_comparison(row, anchor):
+            row = self._beside(anchor, row, 0.5 * job.budget)
         session.store.add_trial(row)
         session.kept += 1
         self.evidence.add(row)
@@ -131,12 +127,12 @@ class ProblemRun:
         self._counts[status] += 1
         self._report(candidate, status, one_line(row.reason), seconds)
 
-    def _beside(self, best: Choice, row: TrialRow, seconds: float) -> TrialRow:
-        """The trial of a disturbed candidate, with what it takes beside the best."""
+    def _beside(self, anchor: Choice, row: TrialRow, seconds: float) -> TrialRow:
+        """The trial of a disturbed candidate, with what it takes beside the anchor."""
         other = choice_of(row, self.variants[row.variant])
-        found, outcome = time_beside(self.session, self.problem, best, other, seconds)
+        found, outcome = time_beside(self.session, self.problem, anchor, other, seconds)
         self._measuring += outcome.wall_seconds
-        for each in self._where.race([best, other], outcome, self.session.toolchain):
+        for each in self._where.race([anchor, other], outcome, self.session.toolchain):
             self.session.store.add_trial(each)
         return row if found is None else found.onto(row)
 

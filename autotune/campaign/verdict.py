@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from autotune.campaign.beside import fair_race
 from autotune.campaign.events import RaceStarted
-from autotune.campaign.records import Circumstances, Evidence
+from autotune.campaign.evidence import Evidence
+from autotune.campaign.records import Circumstances
 from autotune.campaign.session import Session, Settings
 from autotune.model.problem import Candidate, Config, Problem
 from autotune.model.variant import Variant

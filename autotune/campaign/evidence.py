@@ -1,0 +1,140 @@
+"""What is known of a problem's candidates, from earlier campaigns and this one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from autotune.campaign.beside import Beside
+from autotune.campaign.events import MEASURED, Failure
+from autotune.model.problem import Candidate, Config
+from autotune.model.traits import is_deterministic
+from autotune.model.variant import Variant
+from autotune.search import Space
+from autotune_policies import Choice
+from autotune_tuning_db import TrialRow
+
+
+@dataclass(slots=True)
+class Evidence:
+    """The latest trial of every candidate whose source and declaration are still the same.
+
+    Trials under another toolchain tell the search what it need not try again, but no policy rests
+    on them. `toolchain` is what the worker has loaded, as far as is known.
+    """
+
+    variants: Mapping[str, Variant]
+    toolchain: Mapping[str, str]
+    rows: dict[Candidate, TrialRow] = field(default_factory=dict)
+
+    def add(self, row: TrialRow) -> None:
+        """Take a trial in; one under this toolchain replaces one under another."""
+        candidate = candidate_of(row)
+        old = self.rows.get(candidate)
+        if old is None or self.current(row) or not self.current(old):
+            self.rows[candidate] = row
+
+    def current(self, row: TrialRow) -> bool:
+        """Whether the row was measured with what is loaded now."""
+        return dict(row.toolchain) == dict(self.toolchain)
+
+    def choices(self) -> list[Choice]:
+        """What was measured with the toolchain of now, fastest first."""
+        found = [
+            choice_of(row, self.variants[row.variant])
+            for row in self.rows.values()
+            if row.status in MEASURED and self.current(row)
+        ]
+        return sorted(found, key=lambda choice: choice.seconds)
+
+    def anchor(self) -> Choice | None:
+        """The fastest candidate with a time of its own, to time disturbed ones beside."""
+        own = [
+            row
+            for row in self.rows.values()
+            if row.status in MEASURED and self.current(row) and Beside.of(row) is None
+        ]
+        row = min(own, key=lambda each: each.median or math.inf, default=None)
+        return choice_of(row, self.variants[row.variant]) if row is not None else None
+
+    def outdated(self) -> list[Candidate]:
+        """Per variant that was measured before but not since the toolchain changed: its fastest."""
+        current = {row.variant for row in self.rows.values() if self.current(row)}
+        best: dict[str, tuple[float, Candidate]] = {}
+        for candidate, row in self.rows.items():
+            if row.variant not in current:
+                entry = (seconds_of(row) or math.inf, candidate)
+                best[row.variant] = min(best.get(row.variant, entry), entry, key=lambda e: e[0])
+        return [candidate for _, candidate in sorted(best.values(), key=lambda entry: entry[0])]
+
+    def failures(self) -> tuple[Failure, ...]:
+        """Every candidate without a time."""
+        return tuple(
+            Failure(candidate, row.status, row.reason)  # type: ignore[arg-type]
+            for candidate, row in self.rows.items()
+            if row.status not in MEASURED
+        )
+
+
+def gather(
+    rows: Iterable[TrialRow],
+    space: Space,
+    variants: Mapping[str, Variant],
+    fingerprints: Mapping[str, str],
+    toolchain: Mapping[str, str],
+) -> Evidence:
+    """What earlier campaigns measured that still holds for this space and these sources.
+
+    A timeout does not count, since the machine may have been busy then. When nothing at all could
+    be measured, no failure counts: what was broken around the candidates may have been repaired.
+    """
+    evidence = Evidence(variants, toolchain)
+    for row in rows:
+        same_source = fingerprints.get(row.variant) == row.fingerprint
+        counts = row.stage == "search" or row.status not in MEASURED
+        if counts and row.status != "timeout" and same_source and candidate_of(row) in space:
+            evidence.add(row)
+    if not any(row.status in MEASURED for row in evidence.rows.values()):
+        evidence.rows.clear()
+    return evidence
+
+
+def candidate_of(row: TrialRow) -> Candidate:
+    """Variant and config of a row."""
+    return Candidate(row.variant, Config(dict(row.config)))
+
+
+def choice_of(row: TrialRow, variant: Variant) -> Choice:
+    """A measured trial as policies know it.
+
+    A disturbance only ever adds time, so the interval of a disturbed one reaches down to its
+    fastest sample; one that was also timed beside the anchor takes its time from there.
+    """
+    median = row.median or math.nan
+    low, high, samples = row.low or median, row.high or median, len(row.samples)
+    if row.status == "disturbed":
+        low = min(low, *row.samples)
+    beside = Beside.of(row)
+    if beside is not None and beside.seconds < median:
+        median, low, high, samples = beside.seconds, beside.low, beside.high, beside.rounds
+    return Choice(
+        variant=row.variant,
+        config=tuple(row.config.items()),
+        seconds=median,
+        low=min(low, median),
+        high=max(high, median),
+        workspace_bytes=row.workspace_bytes or 0,
+        error=row.error or 0.0,
+        deterministic=is_deterministic(variant),
+        fingerprint=row.fingerprint,
+        samples=max(samples, 1),
+    )
+
+
+def seconds_of(row: TrialRow) -> float | None:
+    """The time of a trial, None for one that failed; from beside the anchor where there is one."""
+    if row.status not in MEASURED or row.median is None:
+        return None
+    beside = Beside.of(row)
+    return min(row.median, beside.seconds) if beside is not None else row.median
