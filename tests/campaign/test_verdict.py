@@ -1,0 +1,68 @@
+"""Who races, and what a race on a busy machine is worth."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.campaign.beside import fair_race
+from autotune.campaign.session import Settings
+from autotune.campaign.verdict import leaders
+from autotune.worker.protocol import RaceOutcome
+from autotune_policies import Choice
+
+
+def choice(variant: str, seconds: float, *, tile: int = 1, width: float = 0.01) -> Choice:
+    return Choice(
+        variant=variant,
+        config=(("tile", tile),),
+        seconds=seconds,
+        low=seconds * (1 - width),
+        high=seconds * (1 + width),
+        workspace_bytes=0,
+        error=0.0,
+        deterministic=True,
+        fingerprint="f",
+        samples=9,
+    )
+
+
+def test_the_best_of_every_variant_in_reach_races_before_other_configs() -> None:
+    choices = [
+        choice("a", 1.00, tile=1),
+        choice("a", 1.01, tile=2),
+        choice("a", 1.02, tile=3),
+        choice("b", 1.03),
+        choice("c", 1.04),
+        choice("d", 1.50),
+    ]
+    found = leaders(choices, Settings())
+    assert [(c.variant, dict(c.config)["tile"]) for c in found] == [
+        ("a", 1),
+        ("b", 1),
+        ("c", 1),
+        ("a", 2),
+    ]
+
+
+def test_a_clear_leader_races_nobody() -> None:
+    assert len(leaders([choice("a", 1.0), choice("b", 1.3)], Settings())) == 1
+    assert leaders([], Settings()) == []
+
+
+def test_a_candidate_whose_interval_reaches_down_to_the_best_races() -> None:
+    unsure = choice("b", 1.6, width=0.5)
+    assert unsure in leaders([choice("a", 1.0), unsure], Settings())
+
+
+@pytest.mark.parametrize(("load", "scale"), [(0.0, 1.0), (0.6, 0.25)])
+def test_times_of_a_race_on_a_busy_machine_are_brought_to_scale(load: float, scale: float) -> None:
+    entrants = [choice("a", 1.0), choice("b", 1.1)]
+    outcome = RaceOutcome(
+        "ok",
+        samples=((4.0,) * 12, (4.4,) * 12),
+        circumstances={"foreign_load": load, "steal": 0.0},
+    )
+    race = fair_race(entrants, outcome)
+    a, b = (each.candidate for each in entrants)
+    assert race.rounds[a] == pytest.approx((4.0 * scale,) * 12)
+    assert race.ratio(b, a)[0] == pytest.approx(1.1)
