@@ -74,7 +74,7 @@ _exp2_64 = _horner(np.float64, powers=_DEGREE_11, lowest=-1022.0, mantissa=52)
 
 
 def exp2(x: Any) -> Any:
-    """2**x within 1 ulp for x below the overflow limit (128 in float32, 1024 in float64).
+    """2**x within 1.5 ulp for x below the overflow limit (128 in float32, 1024 in float64).
 
     Results below the smallest normal number become 0, so exp2(-inf) = 0; NaN stays NaN; above
     the overflow limit the result is undefined. Scalars of float32 or float64, in numba code only.
