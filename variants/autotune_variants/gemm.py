@@ -60,10 +60,10 @@ def multiply(function: Any, sizes: Any, alpha: Any, a: Any, b: Any, beta: Any, c
     """Row-major c[m,n] = alpha a[m,k] b[k,n] + beta c, by the gemm at address `function`.
 
     `sizes` is (m, n, k) as int64; a, b and c are (address, elements from row to row); alpha and
-    beta have the dtype, beta is 0 or 1.
+    beta have the dtype, beta is 0 or 1. Distances that BLAS would refuse belong to empty matrices.
     """
     m, n, k = sizes
-    shape = (n, m, k, max(b[1], 1), max(a[1], 1), max(c[1], 1))
+    shape = (n, m, k, max(b[1], n, 1), max(a[1], k, 1), max(c[1], n, 1))
     _call_gemm(function, (_PLAIN, _PLAIN), shape, (alpha, beta), (b[0], a[0], c[0]))
 
 
@@ -73,7 +73,7 @@ def multiply_transposed(
 ) -> Any:
     """Row-major c[m,n] = alpha a[k,m]^T b[k,n] + beta c; arguments as for `multiply`."""
     m, n, k = sizes
-    shape = (n, m, k, max(b[1], 1), max(a[1], 1), max(c[1], 1))
+    shape = (n, m, k, max(b[1], n, 1), max(a[1], m, 1), max(c[1], n, 1))
     _call_gemm(function, (_PLAIN, _TRANSPOSED), shape, (alpha, beta), (b[0], a[0], c[0]))
 
 
