@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 WIDTH = 80
 """Columns of a report that goes into a pipe or a file."""
 
+_LONGEST_NAME = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Heading:
@@ -130,10 +132,17 @@ def _table(table: Table) -> RichTable:
             justify="right" if right else "left",
             no_wrap=right,
             overflow="fold",
+            min_width=_name_width(table) if index == 0 else None,
         )
     for row in table.rows:
         shown.add_row(*_indented(row, table.indent))
     return shown
+
+
+def _name_width(table: Table) -> int:
+    """The first column names the row: it folds last, unless it is very long."""
+    longest = max((len(row[0]) for row in table.rows), default=0)
+    return min(longest + table.indent, _LONGEST_NAME)
 
 
 def _indented(row: Sequence[str], indent: int) -> tuple[str, ...]:
