@@ -1,0 +1,139 @@
+"""Writes the README's figures from the result files, so that none is typed by hand.
+
+python benchmarks/readme.py
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from typing import Any
+
+from common import RESULTS
+
+README = RESULTS.parents[1] / "README.md"
+
+
+def load(name: str) -> dict[str, Any] | None:
+    """A result file, or None when that benchmark has not been run."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def where(document: dict[str, Any]) -> str:
+    """Machine, date and versions of a result file."""
+    facts = document["circumstances"]
+    versions = ", ".join(f"{n} {v}" for n, v in facts["versions"].items() if v != "absent")
+    return f"{facts['label']}, {facts['cpus']} CPUs, {facts['date'][:10]}, {versions}"
+
+
+def attention(name: str) -> list[str]:
+    """Ratio to PyTorch per operation, dtype and size."""
+    document = load(name)
+    if document is None:
+        return []
+    sizes = sorted({row["N"] for row in document["rows"]})
+    lines = [
+        f"Time over PyTorch's on the same CPU (B=2, H=1, D=64; smaller is better; {where(document)};",
+        f"`benchmarks/results/{name}.json`):",
+        "",
+        "| operation | dtype | " + " | ".join(f"N={n}" for n in sizes) + " |",
+        "|---|---|" + "---|" * len(sizes),
+    ]
+    for operation in ("attention", "attention_train"):
+        for dtype in ("float32", "float64"):
+            cells = []
+            for n in sizes:
+                rows = [
+                    row
+                    for row in document["rows"]
+                    if (row["operation"], row["dtype"], row["N"]) == (operation, dtype, n)
+                ]
+                cells.append(
+                    f"{rows[0]['ratio']:.2f} ({rows[0]['ours_ms']:.2f} ms)" if rows else "-"
+                )
+            lines.append(f"| {operation} | {dtype} | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def decode(name: str) -> list[str]:
+    """Ratio to PyTorch and share of the read bandwidth per cache length."""
+    document = load(name)
+    if document is None:
+        return []
+    lines = [
+        f"`decode`, float32, one head, D=64 ({where(document)}; read bandwidth "
+        f"{document['read_bandwidth'] / 1e9:.0f} GB/s; `benchmarks/results/{name}.json`):",
+        "",
+        "| n | ms | over PyTorch | read bandwidth | threads |",
+        "|---|---|---|---|---|",
+    ]
+    for row in document["rows"]:
+        threads = row["config"].get("threads", "-")
+        lines.append(
+            f"| {row['n']} | {row['ours_ms']:.3f} | {row['ratio']:.2f} "
+            f"| {100 * row['bandwidth_share']:.0f}% | {threads} |"
+        )
+    return [*lines, ""]
+
+
+def dispatch() -> list[str]:
+    """Cost of dispatch and of importing."""
+    document = load("dispatch_cost")
+    if document is None:
+        return []
+    rows = {row["what"]: row for row in document["rows"]}
+    lines = [f"Dispatch ({where(document)}; `benchmarks/results/dispatch_cost.json`):", ""]
+    lines += ["| what | median |", "|---|---|"]
+    lines += [
+        f"| {what} | {row['median_us']:.2f} us |"
+        for what, row in rows.items()
+        if "median_us" in row
+    ]
+    lines.append(f"| `import autotune` over `import numpy` | {rows['import']['ratio']:.2f} |")
+    return [*lines, ""]
+
+
+def regret() -> list[str]:
+    """Mean regret on sizes that were not tuned."""
+    document = load("regret")
+    if document is None:
+        return []
+    values = [max(row["regret"], 0.0) for row in document["rows"]]
+    sizes = ", ".join(str(n) for n in sorted({row["N"] for row in document["rows"]}))
+    return [
+        f"Regret at sizes nobody tuned (N = {sizes} after tuning powers of two): mean "
+        f"{100 * statistics.fmean(values):.1f}%, worst {100 * max(values):.1f}% ({where(document)}; "
+        "`benchmarks/results/regret.json`).",
+        "",
+    ]
+
+
+def main() -> None:
+    figures = [
+        *attention("attention_cpu_16"),
+        *attention("attention_cpu"),
+        *decode("decode_cpu_16"),
+        *decode("decode_cpu"),
+        *dispatch(),
+        *regret(),
+    ]
+    text = README.read_text()
+    text = between(text, "figures", "\n".join(figures).strip())
+    shown = RESULTS / "show.txt"
+    if shown.is_file():
+        text = between(text, "show", f"```\n{shown.read_text().rstrip()}\n```")
+    README.write_text(text)
+    print(f"wrote {README}")
+
+
+def between(text: str, name: str, content: str) -> str:
+    """Replace what stands between the markers of a part."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, rest = text.split(begin)
+    after = rest.split(end)[1]
+    return f"{before}{begin}\n{content}\n{end}{after}"
+
+
+if __name__ == "__main__":
+    main()
