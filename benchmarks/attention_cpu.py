@@ -56,7 +56,10 @@ def compare(name: str, dtype: str, n: int, options: argparse.Namespace) -> dict[
     theirs = torch_train(arrays) if name == "attention_train" else torch_forward(arrays)
     kernel(*given)
     samples = interleaved(
-        {"ours": lambda: kernel(*given), "torch": theirs}, rounds=101, seconds=options.seconds
+        {"ours": lambda: kernel(*given), "torch": theirs},
+        rounds=101,
+        settle=0.04,
+        seconds=options.seconds,
     )
     ratio, low, high = ratio_interval(samples["ours"], samples["torch"])
     row = {

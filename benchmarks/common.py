@@ -47,13 +47,15 @@ def interleaved(
     *,
     rounds: int = 21,
     warmups: int = 3,
-    between: Callable[[], Any] | None = None,
+    settle: float = 0.0,
     seconds: float = 20.0,
 ) -> dict[str, list[float]]:
     """Samples in seconds per function; round r of each is taken side by side, in random order.
 
-    `between` runs before every sample (evicting caches, say). Stops after `seconds`, but not
-    before five rounds.
+    Stops after `seconds`, but not before five rounds. With `settle` every sample is the second of
+    two calls in a row, after a pause of so many seconds: two libraries with thread pools of their
+    own would otherwise time each other's threads, which go on spinning for some 20 ms after a
+    parallel region (libgomp's default).
     """
     for function in functions.values():
         for _ in range(warmups):
@@ -67,8 +69,9 @@ def interleaved(
             break
         shuffle.shuffle(order)
         for name in order:
-            if between:
-                between()
+            if settle:
+                time.sleep(settle)
+                functions[name]()
             begin = time.perf_counter()
             functions[name]()
             samples[name].append(time.perf_counter() - begin)

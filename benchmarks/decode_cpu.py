@@ -65,7 +65,10 @@ def compare(n: int, bandwidth: float, options: argparse.Namespace) -> dict[str, 
             return sdpa(tq, tk, tv)
 
     samples = interleaved(
-        {"ours": lambda: kernel(q, k, v), "torch": theirs}, rounds=301, seconds=options.seconds
+        {"ours": lambda: kernel(q, k, v), "torch": theirs},
+        rounds=301,
+        settle=0.04,
+        seconds=options.seconds,
     )
     ours = median_interval(samples["ours"])[0]
     ratio, low, high = ratio_interval(samples["ours"], samples["torch"])

@@ -34,7 +34,7 @@ def attention(name: str) -> list[str]:
         return []
     sizes = sorted({row["N"] for row in document["rows"]})
     lines = [
-        f"Time over PyTorch's on the same CPU (B=2, H=1, D=64; smaller is better; {where(document)};",
+        f"Time over PyTorch's on the same CPU (B=2, H=1, D=64; {where(document)};",
         f"`benchmarks/results/{name}.json`):",
         "",
         "| operation | dtype | " + " | ".join(f"N={n}" for n in sizes) + " |",
@@ -103,7 +103,8 @@ def regret() -> list[str]:
     sizes = ", ".join(str(n) for n in sorted({row["N"] for row in document["rows"]}))
     return [
         f"Regret at sizes nobody tuned (N = {sizes} after tuning powers of two): mean "
-        f"{100 * statistics.fmean(values):.1f}%, worst {100 * max(values):.1f}% ({where(document)}; "
+        f"{100 * statistics.fmean(values):.1f}%, worst {100 * max(values):.1f}% "
+        f"({where(document)}; "
         "`benchmarks/results/regret.json`).",
         "",
     ]
