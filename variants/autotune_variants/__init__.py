@@ -1,11 +1,17 @@
 """The built-in operations and variants; importing this package registers them."""
 
 from autotune_variants import proposals
-from autotune_variants.attention import variants_backward, variants_forward, variants_train
+from autotune_variants.attention import (
+    tiled,
+    variants_backward,
+    variants_forward,
+    variants_train,
+)
 from autotune_variants.decode import variants as variants_decode
 
 __all__ = [
     "proposals",
+    "tiled",
     "variants_backward",
     "variants_decode",
     "variants_forward",

@@ -1,4 +1,4 @@
-"""Vectors of 64 bytes as values in numba code: load, store, splat, fma, totals and maxima.
+"""Vectors of 64 bytes as values in numba code: load, store, splat, sums, maxima.
 
 LLVM splits them into the registers that the CPU has. They stay in registers where its own
 vectoriser would go through memory: accumulators of a tile, several rows at a time.
@@ -112,6 +112,13 @@ def _total(typing_context: Any, vector: Any) -> tuple[Any, Generate]:
     return vector.dtype(vector), generate
 
 
+def _add(typing_context: Any, a: Any, b: Any) -> tuple[Any, Generate]:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fadd(*arguments)
+
+    return a(a, b), generate
+
+
 def _maximum(typing_context: Any, a: Any, b: Any) -> tuple[Any, Generate]:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         one, other = arguments
@@ -142,6 +149,9 @@ splat: Any = intrinsic(_splat)
 
 fma: Any = intrinsic(_fma)
 """fma(a, b, c): a * b + c, rounded once where the CPU can."""
+
+add: Any = intrinsic(_add)
+"""add(a, b): a + b, lane by lane."""
 
 total: Any = intrinsic(_total)
 """total(vector): the sum of its lanes."""

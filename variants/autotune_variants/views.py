@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from numba import types
 from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
 
@@ -11,7 +12,7 @@ _borrowed: Any = impl_ret_borrowed
 
 
 def _any_strides(typing_context: Any, array: Any) -> Any:
-    strided = array.copy(layout="A")
+    strided = types.Array(array.dtype, array.ndim, "A", readonly=True, aligned=False)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _borrowed(context, builder, strided, arguments[0])
@@ -20,4 +21,4 @@ def _any_strides(typing_context: Any, array: Any) -> Any:
 
 
 any_strides: Any = intrinsic(_any_strides)
-"""The same view, its type saying that strides are arbitrary: one type for packed and strided."""
+"""The same view to read from, its type saying nothing of strides: one type for every layout."""

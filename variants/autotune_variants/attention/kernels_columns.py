@@ -6,13 +6,13 @@ from typing import Any
 
 from numba import njit
 
+from autotune_variants.attention.kernels_products import multiply_add
 from autotune_variants.attention.kernels_tiles import (
     KERNEL,
     WORKER,
     blocks_of,
     clear,
     locate,
-    multiply_add,
     pack,
     unpack,
 )
@@ -22,26 +22,26 @@ _GRAD_K, _GRAD_V = int(Step.GRAD_K), int(Step.GRAD_V)
 
 
 @njit(**WORKER)
-def columns_on_chip(worker: int, t: Any, plan: Any) -> None:
+def columns_on_chip(worker: int, t: Any, s: Any, plan: Any) -> None:
     """GV from A and dO, or GK from GS and Q, all features of a block of keys at once.
 
     The n x n array is read once, which the study did not try.
     """
     if plan.steps & _GRAD_V:
-        tiles = (t.g_tile[worker], t.acc_v[worker])
-        column_product(worker, plan, (t.a, t.grad_out, t.grad_v), tiles)
+        tiles = (s.g_tile[worker], s.acc_v[worker])
+        column_product(worker, plan, (s.a, t.grad_out, t.grad_v), tiles)
     if plan.steps & _GRAD_K:
-        tiles = (t.q_tile[worker], t.acc_k[worker])
-        column_product(worker, plan, (t.gs, t.q, t.grad_k), tiles)
+        tiles = (s.q_tile[worker], s.acc_k[worker])
+        column_product(worker, plan, (s.gs, t.q, t.grad_k), tiles)
 
 
 @njit(**WORKER)
-def columns_swept(worker: int, t: Any, plan: Any) -> None:
+def columns_swept(worker: int, t: Any, s: Any, plan: Any) -> None:
     """The same sums as the study has them: features outermost, each of which sweeps A or GS."""
     if plan.steps & _GRAD_V:
-        column_sweep(worker, plan, (t.a, t.grad_out, t.grad_v), t.line[worker])
+        column_sweep(worker, plan, (s.a, t.grad_out, t.grad_v), s.line[worker])
     if plan.steps & _GRAD_K:
-        column_sweep(worker, plan, (t.gs, t.q, t.grad_k), t.line[worker])
+        column_sweep(worker, plan, (s.gs, t.q, t.grad_k), s.line[worker])
 
 
 @njit(**KERNEL)
@@ -67,7 +67,7 @@ def column_product(worker: int, plan: Any, operands: Any, tiles: Any) -> None:
         for h in range(kv * group, (kv + 1) * group):
             for start in range(first_row(first, queries, keys, plan), queries, plan.block_q):
                 rows = min(plan.block_q, queries - start)
-                pack(x_tile, x[b, h], start, rows, 1.0)
+                pack(x_tile, x[b, h], start, rows)
                 block = weights[b, h, start : start + rows, first : first + count]
                 multiply_add(acc, block.T, x_tile, (count, rows, features))
         unpack(target[b, kv], first, count, acc, 1.0)

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from autotune_variants.attention.kernels_columns import first_row
+from autotune_variants.attention.kernels_products import multiply, multiply_add
 from autotune_variants.attention.kernels_tiles import (
     KERNEL,
     WORKER,
@@ -16,8 +17,6 @@ from autotune_variants.attention.kernels_tiles import (
     exponentials,
     largest,
     locate,
-    multiply,
-    multiply_add,
     pack,
     pack_transposed,
     scale_row,
@@ -31,33 +30,34 @@ _A_STORED, _GRAD_V = int(Step.A_STORED), int(Step.GRAD_V)
 
 
 @njit(**WORKER)
-def forward_online(worker: int, t: Any, plan: Any) -> None:
+def forward_online(worker: int, t: Any, s: Any, plan: Any) -> None:
     """Out and lse by the online softmax; scores never leave their tile."""
     batch, heads, queries, depth = t.q.shape
-    keys, acc, stats = t.k.shape[2], t.acc_out[worker], t.row_stats[worker]
+    keys, acc, stats = t.k.shape[2], s.acc_out[worker], s.row_stats[worker]
     tasks = batch * heads * blocks_of(queries, plan.block_q)
     for task in range(worker, tasks, plan.threads):
         b, h, start, count = locate(task, heads, queries, plan.block_q)
         kv = h // (heads // t.k.shape[1])
-        pack(t.q_tile[worker], t.q[b, h], start, count, plan.scale)
+        pack(s.q_tile[worker], t.q[b, h], start, count)
         clear(acc, count)
         for i in range(count):
             stats[0, i], stats[1, i] = -np.inf, 0
         end = visible(start + count - 1, queries, keys, plan.causal)
         for first in range(0, end, plan.block_k):
             columns = min(plan.block_k, end - first)
-            scores, v_tile = t.scores[worker], t.v_tile[worker]
-            pack_transposed(t.k_transposed[worker], t.k[b, kv], first, columns)
-            pack(v_tile, t.v[b, kv], first, columns, 1.0)
-            multiply(scores, t.q_tile[worker], t.k_transposed[worker], (count, depth, columns))
+            scores, v_tile = s.scores[worker], s.v_tile[worker]
+            pack_transposed(s.k_transposed[worker], t.k[b, kv], first, columns)
+            pack(v_tile, t.v[b, kv], first, columns)
+            multiply(scores, s.q_tile[worker], s.k_transposed[worker], (count, depth, columns))
             for i in range(count):
-                seen = visible(start + i, queries, keys, plan.causal) - first
-                online_step(acc[i], scores[i, :columns], stats[:, i], min(max(seen, 0), columns))
+                seen = min(max(visible(start + i, queries, keys, plan.causal) - first, 0), columns)
+                scale_row(scores[i], seen, plan.scale)
+                online_step(acc[i], scores[i, :columns], stats[:, i], seen)
             multiply_add(acc, scores, v_tile, (count, columns, v_tile.shape[1]))
         for i in range(count):
             total = stats[1, i]
             if total > 0:
-                scale_row(acc[i], 1 / total)
+                scale_row(acc[i], acc.shape[1], 1 / total)
             t.new_lse[b, h, start + i] = stats[0, i] + np.log(total) if total > 0 else -np.inf
         unpack(t.new_out[b, h], start, count, acc, 1.0)
 
@@ -66,99 +66,101 @@ def forward_online(worker: int, t: Any, plan: Any) -> None:
 def online_step(acc: Any, scores: Any, stats: Any, seen: int) -> None:
     """Scores become weights relative to the running maximum; acc and the running sum follow."""
     if seen == 0:
-        scale_row(scores, 0)
+        scale_row(scores, scores.size, 0)
         return
     peak = max(stats[0], largest(scores, seen))
     shrink = exp2((stats[0] - peak) * acc.dtype.type(LOG2E))
     stats[1] = stats[1] * shrink + exponentials(scores, seen, peak)
     stats[0] = peak
-    scale_row(acc, shrink)
+    scale_row(acc, acc.size, shrink)
 
 
 @njit(**WORKER)
-def corrections(worker: int, t: Any, plan: Any) -> None:
+def corrections(worker: int, t: Any, s: Any, plan: Any) -> None:
     """corrections[ir] = sum of out * dO over a row, which equals the row's sum of A * GA."""
     batch, heads, queries, features = t.grad_out.shape
     for row in range(worker, batch * heads * queries, plan.threads):
         b, h, i = row // (heads * queries), row // queries % heads, row % queries
-        total = t.corrections.dtype.type(0)
+        total = s.corrections.dtype.type(0)
         for d in range(features):
             total += t.out[b, h, i, d] * t.grad_out[b, h, i, d]
-        t.corrections[b, h, i] = total
+        s.corrections[b, h, i] = total
 
 
 @njit(**WORKER)
-def query_tiles(worker: int, t: Any, plan: Any) -> None:
+def query_tiles(worker: int, t: Any, s: Any, plan: Any) -> None:
     """GQ by blocks of query rows: GS recomputed, A recomputed too unless it is stored."""
     batch, heads, queries, depth = t.q.shape
-    acc, k_tile, gs = t.acc_q[worker], t.k_tile[worker], t.gradients[worker]
+    acc, k_tile, gs = s.acc_q[worker], s.k_tile[worker], s.gradients[worker]
     tasks = batch * heads * blocks_of(queries, plan.block_q)
     for task in range(worker, tasks, plan.threads):
         b, h, start, count = locate(task, heads, queries, plan.block_q)
         kv = h // (heads // t.k.shape[1])
-        pack(t.q_tile[worker], t.q[b, h], start, count, plan.scale)
-        pack(t.g_tile[worker], t.grad_out[b, h], start, count, 1.0)
+        pack(s.q_tile[worker], t.q[b, h], start, count)
+        pack(s.g_tile[worker], t.grad_out[b, h], start, count)
         clear(acc, count)
         end = visible(start + count - 1, queries, t.k.shape[2], plan.causal)
         for first in range(0, end, plan.block_k):
             columns = min(plan.block_k, end - first)
-            pack(k_tile, t.k[b, kv], first, columns, 1.0)
-            pack_transposed(t.k_transposed[worker], t.k[b, kv], first, columns)
-            pack_transposed(t.v_transposed[worker], t.v[b, kv], first, columns)
-            gradient_tile(worker, t, plan, (b, h), (start, count, first, columns))
+            pack(k_tile, t.k[b, kv], first, columns)
+            pack_transposed(s.k_transposed[worker], t.k[b, kv], first, columns)
+            pack_transposed(s.v_transposed[worker], t.v[b, kv], first, columns)
+            gradient_tile(worker, t, s, plan, (b, h), (start, count, first, columns))
             multiply_add(acc, gs, k_tile, (count, columns, depth))
         unpack(t.grad_q[b, h], start, count, acc, plan.scale)
 
 
 @njit(**WORKER)
-def key_tiles(worker: int, t: Any, plan: Any) -> None:
+def key_tiles(worker: int, t: Any, s: Any, plan: Any) -> None:
     """GK, and GV if asked for, by blocks of keys: GS recomputed, A too unless it is stored."""
     batch, heads, keys, depth = t.k.shape
     queries, features, group = t.q.shape[2], t.v.shape[3], t.q.shape[1] // max(heads, 1)
-    acc_k, acc_v = t.acc_k[worker], t.acc_v[worker]
-    a, gs = t.scores[worker].T, t.gradients[worker].T
+    acc_k, acc_v = s.acc_k[worker], s.acc_v[worker]
+    a, gs = s.scores[worker].T, s.gradients[worker].T
     for task in range(worker, batch * heads * blocks_of(keys, plan.block_k), plan.threads):
         b, kv, first, columns = locate(task, heads, keys, plan.block_k)
         clear(acc_k, columns)
         clear(acc_v, columns)
-        pack_transposed(t.k_transposed[worker], t.k[b, kv], first, columns)
-        pack_transposed(t.v_transposed[worker], t.v[b, kv], first, columns)
+        pack_transposed(s.k_transposed[worker], t.k[b, kv], first, columns)
+        pack_transposed(s.v_transposed[worker], t.v[b, kv], first, columns)
         for h in range(kv * group, (kv + 1) * group):
             for start in range(first_row(first, queries, keys, plan), queries, plan.block_q):
                 count = min(plan.block_q, queries - start)
-                pack(t.q_tile[worker], t.q[b, h], start, count, plan.scale)
-                pack(t.g_tile[worker], t.grad_out[b, h], start, count, 1.0)
-                gradient_tile(worker, t, plan, (b, h), (start, count, first, columns))
-                multiply_add(acc_k, gs, t.q_tile[worker], (columns, count, depth))
+                pack(s.q_tile[worker], t.q[b, h], start, count)
+                pack(s.g_tile[worker], t.grad_out[b, h], start, count)
+                gradient_tile(worker, t, s, plan, (b, h), (start, count, first, columns))
+                multiply_add(acc_k, gs, s.q_tile[worker], (columns, count, depth))
                 if plan.steps & _GRAD_V:
-                    multiply_add(acc_v, a, t.g_tile[worker], (columns, count, features))
-        unpack(t.grad_k[b, kv], first, columns, acc_k, 1.0)
+                    multiply_add(acc_v, a, s.g_tile[worker], (columns, count, features))
+        unpack(t.grad_k[b, kv], first, columns, acc_k, plan.scale)
         if plan.steps & _GRAD_V:
             unpack(t.grad_v[b, kv], first, columns, acc_v, 1.0)
 
 
 @njit(**KERNEL)
-def gradient_tile(worker: int, t: Any, plan: Any, head: Any, at: Any) -> None:
-    """A (in t.scores) and GS / scale (in t.gradients) of one tile.
+def gradient_tile(worker: int, t: Any, s: Any, plan: Any, head: Any, at: Any) -> None:
+    """A (in s.scores) and GS / scale (in s.gradients) of one tile.
 
-    `at` is (first row, rows, first key, keys); the tiles of scale * Q, dO, K^T and V^T are packed.
+    `at` is (first row, rows, first key, keys); the tiles of Q, dO, K^T and V^T are packed.
     """
     (b, h), (start, count, first, columns) = head, at
-    a, gs = t.scores[worker], t.gradients[worker]
+    a, gs = s.scores[worker], s.gradients[worker]
     if plan.steps & _A_STORED:
         for i in range(count):
-            row = t.a[b, h, start + i, first : first + columns]
+            row = s.a[b, h, start + i, first : first + columns]
             for j in range(columns):
                 a[i, j] = row[j]
     else:
-        sizes = (count, t.q_tile.shape[2], columns)
-        multiply(a, t.q_tile[worker], t.k_transposed[worker], sizes)
+        sizes = (count, s.q_tile.shape[2], columns)
+        multiply(a, s.q_tile[worker], s.k_transposed[worker], sizes)
         for i in range(count):
-            seen = visible(start + i, t.q.shape[2], t.k.shape[2], plan.causal) - first
-            exponentials(a[i, :columns], min(max(seen, 0), columns), t.lse[b, h, start + i])
-    sizes = (count, t.g_tile.shape[2], columns)
-    multiply(gs, t.g_tile[worker], t.v_transposed[worker], sizes)
+            last = visible(start + i, t.q.shape[2], t.k.shape[2], plan.causal)
+            seen = min(max(last - first, 0), columns)
+            scale_row(a[i], seen, plan.scale)
+            exponentials(a[i, :columns], seen, t.lse[b, h, start + i])
+    sizes = (count, s.g_tile.shape[2], columns)
+    multiply(gs, s.g_tile[worker], s.v_transposed[worker], sizes)
     for i in range(count):
-        correction = t.corrections[b, h, start + i]
+        correction = s.corrections[b, h, start + i]
         for j in range(columns):
             gs[i, j] = a[i, j] * (gs[i, j] - correction)

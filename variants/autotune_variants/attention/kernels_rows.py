@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from autotune_variants.attention.kernels_products import multiply, multiply_add
 from autotune_variants.attention.kernels_tiles import (
     KERNEL,
     WORKER,
@@ -15,8 +16,6 @@ from autotune_variants.attention.kernels_tiles import (
     exponentials,
     largest,
     locate,
-    multiply,
-    multiply_add,
     pack,
     pack_transposed,
     scale_row,
@@ -32,12 +31,12 @@ _A_STORED, _GS_STORED = int(Step.A_STORED), int(Step.GS_STORED)
 
 
 @njit(**WORKER)
-def rows(worker: int, t: Any, plan: Any) -> None:
+def rows(worker: int, t: Any, s: Any, plan: Any) -> None:
     """The steps of `plan`, in the order of `Step`, for every block of query rows of this worker."""
     batch, heads, queries, _ = t.q.shape
     keys = t.k.shape[2]
-    clear_parts(t.key_parts, worker, plan.steps & _GRAD_K)
-    clear_parts(t.value_parts, worker, plan.steps & _GRAD_V)
+    clear_parts(s.key_parts, worker, plan.steps & _GRAD_K)
+    clear_parts(s.value_parts, worker, plan.steps & _GRAD_V)
     tasks = batch * heads * blocks_of(queries, plan.block_q)
     for task in range(worker, tasks, plan.threads):
         b, h, start, count = locate(task, heads, queries, plan.block_q)
@@ -45,41 +44,42 @@ def rows(worker: int, t: Any, plan: Any) -> None:
         k, v = t.k[b, kv], t.v[b, kv]
         end = visible(start + count - 1, queries, keys, plan.causal)
         shape = (count, end, plan.block_k)
-        a, gs = t.a_rows[worker], t.gs_rows[worker]
+        a, gs = s.a_rows[worker], s.gs_rows[worker]
         if plan.steps & _A_STORED:
-            a = t.a[b, h, start : start + count]
+            a = s.a[b, h, start : start + count]
         if plan.steps & _GS_STORED:
-            gs = t.gs[b, h, start : start + count]
+            gs = s.gs[b, h, start : start + count]
         if plan.steps & (_SOFTMAX | _PROBABILITIES):
-            pack(t.q_tile[worker], t.q[b, h], start, count, plan.scale)
-            scores = t.scores[worker]
-            outer_rows(a, t.q_tile[worker], k, (t.k_transposed[worker], scores), shape)
+            pack(s.q_tile[worker], t.q[b, h], start, count)
+            scores = s.scores[worker]
+            outer_rows(a, s.q_tile[worker], k, (s.k_transposed[worker], scores), shape)
             for i in range(count):
                 seen = visible(start + i, queries, keys, plan.causal)
+                scale_row(a[i], seen, plan.scale)
                 if plan.steps & _SOFTMAX:
                     t.new_lse[b, h, start + i] = softmax(a[i], seen)
                 else:
                     exponentials(a[i], seen, t.lse[b, h, start + i])
         if plan.steps & _OUTPUT:
-            weighted_sum(t.acc_out[worker], a, v, t.v_tile[worker], shape)
-            unpack(t.new_out[b, h], start, count, t.acc_out[worker], 1.0)
+            weighted_sum(s.acc_out[worker], a, v, s.v_tile[worker], shape)
+            unpack(t.new_out[b, h], start, count, s.acc_out[worker], 1.0)
         if plan.steps & (_SCORE_GRADIENTS | _GRAD_V):
-            pack(t.g_tile[worker], t.grad_out[b, h], start, count, 1.0)
+            pack(s.g_tile[worker], t.grad_out[b, h], start, count)
         if plan.steps & _SCORE_GRADIENTS:
-            scores = t.scores[worker]
-            outer_rows(gs, t.g_tile[worker], v, (t.v_transposed[worker], scores), shape)
+            scores = s.scores[worker]
+            outer_rows(gs, s.g_tile[worker], v, (s.v_transposed[worker], scores), shape)
             for i in range(count):
                 finish_gradients(gs[i], a[i], end, plan.scale)
         if plan.steps & _GRAD_Q:
-            weighted_sum(t.acc_q[worker], gs, k, t.k_tile[worker], shape)
-            unpack(t.grad_q[b, h], start, count, t.acc_q[worker], 1.0)
+            weighted_sum(s.acc_q[worker], gs, k, s.k_tile[worker], shape)
+            unpack(t.grad_q[b, h], start, count, s.acc_q[worker], 1.0)
         if plan.steps & _GRAD_K:
-            pack(t.q_tile[worker], t.q[b, h], start, count, 1.0)
+            pack(s.q_tile[worker], t.q[b, h], start, count)
             sizes = (end, count, k.shape[1])
-            multiply_add(t.key_parts[worker, b, kv], gs.T, t.q_tile[worker], sizes)
+            multiply_add(s.key_parts[worker, b, kv], gs.T, s.q_tile[worker], sizes)
         if plan.steps & _GRAD_V:
             sizes = (end, count, v.shape[1])
-            multiply_add(t.value_parts[worker, b, kv], a.T, t.g_tile[worker], sizes)
+            multiply_add(s.value_parts[worker, b, kv], a.T, s.g_tile[worker], sizes)
 
 
 @njit(**KERNEL)
@@ -116,7 +116,7 @@ def weighted_sum(acc: Any, weights: Any, x: Any, tile: Any, shape: Any) -> None:
     clear(acc, count)
     for first in range(0, end, block):
         columns = min(block, end - first)
-        pack(tile, x, first, columns, 1.0)
+        pack(tile, x, first, columns)
         part = weights[:count, first : first + columns]
         multiply_add(acc, part, tile, (count, columns, x.shape[1]))
 
@@ -128,7 +128,7 @@ def softmax(row: Any, seen: int) -> Any:
     total = exponentials(row, seen, peak)
     if seen == 0:
         return peak
-    scale_row(row, 1 / total)
+    scale_row(row, seen, 1 / total)
     return peak + np.log(total)
 
 
@@ -145,11 +145,11 @@ def finish_gradients(gs: Any, a: Any, end: int, scale: float) -> None:
 
 
 @njit(**WORKER)
-def sum_parts(worker: int, t: Any, plan: Any) -> None:
+def sum_parts(worker: int, t: Any, s: Any, plan: Any) -> None:
     """GK or GV as the sum of the workers' parts, in the order of the workers."""
-    parts, target = t.value_parts, t.grad_v
+    parts, target = s.value_parts, t.grad_v
     if plan.steps & _GRAD_K:
-        add_parts(worker, plan.threads, t.key_parts, t.grad_k)
+        add_parts(worker, plan.threads, s.key_parts, t.grad_k)
     if plan.steps & _GRAD_V:
         add_parts(worker, plan.threads, parts, target)
 

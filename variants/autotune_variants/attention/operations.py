@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from autotune import operation
-from autotune_variants.attention.reference import Array, backward, forward
+from autotune_variants.attention.reference import (
+    Array,
+    forward,
+    gradients,
+    plain_forward,
+    plain_gradients,
+    plain_train,
+)
 
 _SHAPE: dict[str, Any] = {
     "dims": "B H Hkv Nq Nk D Dv",
@@ -27,6 +34,7 @@ _SHAPE: dict[str, Any] = {
     residuals=("lse",),
     flops="2*B*H*Nq*Nk*(D + Dv)",
     tolerance={"out": 2.0, "lse": 2.0},
+    plain=plain_forward,
 )
 def attention(q: Array, k: Array, v: Array, *, causal: bool, scale: float) -> tuple[Array, Array]:
     """softmax(scale * Q K^T) V, and lse, the natural log of each row's sum of exponentials.
@@ -61,6 +69,7 @@ def _consistent_sample(problem: Any, rng: Any) -> tuple[Array, ...]:
     flops="2*B*H*Nq*Nk*(3*D + 2*Dv)",
     tolerance={"grad_q": 3.0, "grad_k": 3.0, "grad_v": 3.0},
     sample=_consistent_sample,
+    plain=plain_gradients,
 )
 def attention_backward(
     q: Array,
@@ -77,9 +86,10 @@ def attention_backward(
 
     With A = exp(scale * Q K^T - lse) and GS = scale * A * (dO V^T - rowsum(dO * Out)):
     GQ = GS K, GK = GS^T Q, GV = A^T dO; GK and GV sum over the query heads of a group.
-    Formulas: HAL 05659212 and, for the row sum, arXiv 2205.14135.
+    Formulas: HAL 05659212 and, for the row sum, arXiv 2205.14135. Since out and lse follow from
+    the other inputs, the reference does without them, and so without their rounding.
     """
-    return backward(q, k, v, out, lse, grad_out, causal=causal, scale=scale)
+    return gradients(q, k, v, grad_out, causal=causal, scale=scale)
 
 
 @operation(
@@ -88,6 +98,7 @@ def attention_backward(
     outputs="out[B,H,Nq,Dv] grad_q[B,H,Nq,D] grad_k[B,Hkv,Nk,D] grad_v[B,Hkv,Nk,Dv]",
     flops="4*B*H*Nq*Nk*(2*D + Dv)",
     tolerance={"out": 2.0, "grad_q": 3.0, "grad_k": 3.0, "grad_v": 3.0},
+    plain=plain_train,
 )
 def attention_train(
     q: Array, k: Array, v: Array, grad_out: Array, *, causal: bool, scale: float
@@ -97,5 +108,5 @@ def attention_train(
     The same mathematics and masks as `attention` and `attention_backward`; the fair ground for
     comparing arrangements that run them separately with arrangements that fuse them.
     """
-    out, lse = forward(q, k, v, causal=causal, scale=scale)
-    return out, *backward(q, k, v, out, lse, grad_out, causal=causal, scale=scale)
+    out, _ = forward(q, k, v, causal=causal, scale=scale)
+    return out, *gradients(q, k, v, grad_out, causal=causal, scale=scale)

@@ -37,11 +37,10 @@ class Plan(NamedTuple):
     steps: int
 
 
-class Arrays(NamedTuple):
-    """All arrays that any arrangement has; one without an array passes an empty one.
+class Tensors(NamedTuple):
+    """Inputs and outputs of all three operations; one without an array passes an empty one.
 
-    One type for all arrangements, so that their kernels are compiled once. Out and lse appear
-    twice: as what a kernel reads and as what it writes, since inputs may be read-only.
+    Out and lse appear twice: as what a kernel reads and as what it writes.
     """
 
     q: Any
@@ -55,6 +54,14 @@ class Arrays(NamedTuple):
     grad_q: Any
     grad_k: Any
     grad_v: Any
+
+
+class Temporaries(NamedTuple):
+    """All temporaries that any arrangement has; the others are empty.
+
+    One type for all arrangements, so that their kernels are compiled once.
+    """
+
     a: Any
     gs: Any
     corrections: Any
@@ -80,10 +87,11 @@ class Arrays(NamedTuple):
 
 Stage = tuple[Callable[..., None], Step]
 
-_DIMS = {
-    **dict.fromkeys(Arrays._fields, 3),
-    **dict.fromkeys(("q", "k", "v", "grad_out", "out", "new_out", "a", "gs"), 4),
-    **{"grad_q": 4, "grad_k": 4, "grad_v": 4, "key_parts": 5, "value_parts": 5, "line": 2},
+READ = ("q", "k", "v", "grad_out", "out", "lse")
+DIMS = {
+    **dict.fromkeys(Tensors._fields, 4),
+    **dict.fromkeys(Temporaries._fields, 3),
+    **{"lse": 3, "new_lse": 3, "a": 4, "gs": 4, "key_parts": 5, "value_parts": 5, "line": 2},
 }
 
 
@@ -91,22 +99,23 @@ def staged(
     problem: Any, config: Mapping[str, Any], temporaries: Sequence[str], stages: Sequence[Stage]
 ) -> Callable[..., None]:
     """`run(*inputs, *outputs, *temporaries, scale)`: every stage in turn, each by all workers."""
-    from autotune_variants.parallel import Workers
+    from autotune_variants.attention.sweeps import sweep
 
     operation = problem.operation
     given = (*(t.name for t in (*operation.inputs, *operation.outputs)), *temporaries)
-    empty = {name: np.empty((0,) * dims, problem.dtype) for name, dims in _DIMS.items()}
+    empty = {name: np.empty((0,) * dims, problem.dtype) for name, dims in DIMS.items()}
     written = [name for name in ("out", "lse") if name not in (t.name for t in operation.inputs)]
     fixed = (int(config["threads"]), int(config["block_q"]), int(config["block_k"]))
     causal = bool(problem.flags["causal"])
-    parallel = [(Workers(kernel), int(steps)) for kernel, steps in stages]
+    parallel = [(sweep(kernel, problem.dtype), int(steps)) for kernel, steps in stages]
 
     def run(*arguments: Any) -> None:
         arrays = {**empty, **dict(zip(given, arguments, strict=False))}
         for name in written:
             arrays[f"new_{name}"] = arrays[name]
-        t = Arrays(**arrays)
-        for workers, steps in parallel:
-            workers(t, Plan(*fixed, causal, arguments[-1], steps))
+        t = [arrays[name] for name in Tensors._fields]
+        s = Temporaries(*[arrays[name] for name in Temporaries._fields])
+        for run_stage, steps in parallel:
+            run_stage(*t, s, Plan(*fixed, causal, arguments[-1], steps))
 
     return run

@@ -1,13 +1,18 @@
-"""Attention in plain NumPy, in the dtype of its inputs; in float64 the reference."""
+"""Attention in plain NumPy, in the dtype of its inputs: references and plain implementations.
+
+The plain ones sum every product in the opposite order, and come by their results another way, so
+that the difference tells what rounding does in float64 too, where both run in the same dtype.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Product = Callable[[Array, Array], Array]
 
 _ELEMENTS = 1 << 22  # of the score matrix at a time
 
@@ -20,7 +25,15 @@ class _Block(NamedTuple):
     scores: Array
 
 
-def _blocks(q: Array, k: Array, causal: bool, scale: float) -> Iterator[_Block]:
+def _opposite(a: Array, b: Array) -> Array:
+    """a @ b, summed from the last term to the first."""
+    product: Array = a[:, ::-1] @ b[::-1]
+    return product
+
+
+def _blocks(
+    q: Array, k: Array, causal: bool, scale: float, product: Product = np.matmul
+) -> Iterator[_Block]:
     batch, heads, queries, _ = q.shape
     keys = k.shape[2]
     rows = max(_ELEMENTS // max(keys, 1), 1)
@@ -29,7 +42,7 @@ def _blocks(q: Array, k: Array, causal: bool, scale: float) -> Iterator[_Block]:
             key = (b, h * k.shape[1] // heads)
             for start in range(0, queries, rows):
                 query = (b, h, slice(start, start + rows))
-                scores = (q[query] @ k[key].T) * q.dtype.type(scale)
+                scores = product(q[query], k[key].T) * q.dtype.type(scale)
                 if causal:
                     last = np.arange(start, start + len(scores)) + keys - queries
                     scores[np.arange(keys) > last[:, None]] = -np.inf
@@ -59,7 +72,39 @@ def forward(
     return out, lse
 
 
-def backward(
+def plain_forward(
+    q: Array, k: Array, v: Array, *, causal: bool = False, scale: float = 1.0
+) -> tuple[Array, Array]:
+    """The same by way of A."""
+    out = np.zeros((*q.shape[:3], v.shape[3]), q.dtype)
+    lse = np.full(q.shape[:3], -np.inf, q.dtype)
+    for query, key, scores in _blocks(q, k, causal, scale, _opposite):
+        peak = scores.max(axis=1, initial=-np.inf)
+        total = _exponentials(scores, peak)[:, ::-1].sum(axis=1)
+        lse[query] = np.where(total > 0, peak + np.log(np.where(total > 0, total, 1)), -np.inf)
+        a = _exponentials(scores, peak) / np.where(total > 0, total, 1)[:, None]
+        out[query] = _opposite(a, v[key])
+    return out, lse
+
+
+def gradients(
+    q: Array, k: Array, v: Array, grad_out: Array, *, causal: bool = False, scale: float = 1.0
+) -> tuple[Array, Array, Array]:
+    """GQ, GK and GV; GK and GV sum over the query heads of a group."""
+    found = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+    for block in _blocks(q, k, causal, scale):
+        a = _exponentials(block.scores, block.scores.max(axis=1, initial=-np.inf))
+        total = a.sum(axis=1, keepdims=True)
+        a /= np.where(total > 0, total, 1).astype(q.dtype)
+        ga = grad_out[block.query] @ v[block.key].T
+        # Not the sum of out * grad_out: where a row attends one key, this is exactly GA.
+        correction = (a * ga).sum(axis=1, keepdims=True)
+        gs = a * (ga - correction) * q.dtype.type(scale)
+        _accumulate(found, block, (a, gs), (q, k, grad_out))
+    return found
+
+
+def plain_gradients(
     q: Array,
     k: Array,
     v: Array,
@@ -70,19 +115,44 @@ def backward(
     causal: bool = False,
     scale: float = 1.0,
 ) -> tuple[Array, Array, Array]:
-    """GQ, GK and GV from the outputs of `forward`; GK and GV sum over the heads of a group."""
-    grad_q, grad_k, grad_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
-    for query, key, scores in _blocks(q, k, causal, scale):
-        a = _exponentials(scores, lse[query])
-        correction = (out[query] * grad_out[query]).sum(axis=1)
-        ga = grad_out[query] @ v[key].T
-        gs = a * (ga - correction[:, None]) * q.dtype.type(scale)
-        grad_q[query] = gs @ k[key]
-        grad_k[key] += gs.T @ q[query]
-        grad_v[key] += a.T @ grad_out[query]
-    return grad_q, grad_k, grad_v
+    """The same from the outputs of `forward`, whose rounding it inherits."""
+    found = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+    for block in _blocks(q, k, causal, scale, _opposite):
+        a = _exponentials(block.scores, lse[block.query])
+        correction = (out[block.query] * grad_out[block.query]).sum(axis=1, keepdims=True)
+        ga = _opposite(grad_out[block.query], v[block.key].T)
+        gs = a * (ga - correction) * q.dtype.type(scale)
+        _accumulate(found, block, (a, gs), (q, k, grad_out), _opposite)
+    return found
+
+
+def plain_train(
+    q: Array, k: Array, v: Array, grad_out: Array, *, causal: bool = False, scale: float = 1.0
+) -> tuple[Array, Array, Array, Array]:
+    """Out, GQ, GK and GV, the gradients from Out and lse."""
+    out, lse = plain_forward(q, k, v, causal=causal, scale=scale)
+    found = plain_gradients(q, k, v, out, lse, grad_out, causal=causal, scale=scale)
+    return out, *found
+
+
+def _accumulate(
+    found: tuple[Array, Array, Array],
+    block: _Block,
+    weights: tuple[Array, Array],
+    operands: tuple[Array, Array, Array],
+    product: Product = np.matmul,
+) -> None:
+    (a, gs), (q, k, grad_out) = weights, operands
+    found[0][block.query] = product(gs, k[block.key])
+    found[1][block.key] += product(gs.T, q[block.query])
+    found[2][block.key] += product(a.T, grad_out[block.query])
 
 
 def one_query(q: Array, k: Array, v: Array, *, scale: float = 1.0) -> Array:
     """Out (B,H,Dv) of one query per head against k (B,Hkv,N,D) and v (B,Hkv,N,Dv)."""
     return forward(q[:, :, None, :], k, v, scale=scale)[0][:, :, 0, :]
+
+
+def plain_one_query(q: Array, k: Array, v: Array, *, scale: float = 1.0) -> Array:
+    """The same by way of A."""
+    return plain_forward(q[:, :, None, :], k, v, scale=scale)[0][:, :, 0, :]

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from autotune_variants.attention.kernels_products import multiply_add
 from autotune_variants.attention.kernels_tiles import (
     KERNEL,
     clear,
     exponentials,
     largest,
-    multiply_add,
     pack,
+    scale_row,
 )
 from autotune_variants.fastmath import LOG2E, exp2
 from autotune_variants.simd import fma, load, splat, total
@@ -74,7 +75,7 @@ def attend(k: Any, v: Any, span: Any, tiles: Any, part: Any, stats: Any) -> None
         if k.strides[1] == k.itemsize:
             dot_products(weights, queries, any_strides(k[start : start + count]))
         else:
-            pack(tiles.keys, k, start, count, 1.0)
+            pack(tiles.keys, k, start, count)
             dot_products(weights, queries, any_strides(tiles.keys[:count]))
         clear(sums, sums.shape[0])
         for g in range(queries.shape[0]):
@@ -88,7 +89,7 @@ def attend(k: Any, v: Any, span: Any, tiles: Any, part: Any, stats: Any) -> None
         if v.strides[1] == v.itemsize:
             multiply_add(sums, weights, any_strides(v[start : start + count]), shape)
         else:
-            pack(tiles.values, v, start, count, 1.0)
+            pack(tiles.values, v, start, count)
             multiply_add(sums, weights, any_strides(tiles.values[:count]), shape)
         for g in range(part.shape[0]):
             for d in range(part.shape[1]):
@@ -116,6 +117,14 @@ def combine(out: Any, parts: Any, stats: Any) -> None:
 
 
 @njit(**KERNEL)
+def pack_scaled(queries: Any, q: Any, first: int, scale: float) -> None:
+    """The queries of a group, from head `first` on, times scale."""
+    pack(queries, q, first, queries.shape[0])
+    for g in range(queries.shape[0]):
+        scale_row(queries[g], queries.shape[1], scale)
+
+
+@njit(**KERNEL)
 def attend_split(task: int, inputs: Any, partial: Any, tiles: Any, scale: float) -> None:
     """One split of one key-value head; `task` counts batch, head, split."""
     q, k, v = inputs
@@ -125,7 +134,7 @@ def attend_split(task: int, inputs: Any, partial: Any, tiles: Any, scale: float)
     chunk = (k.shape[2] + splits - 1) // splits
     first = min(split * chunk, k.shape[2])
     end = min(first + chunk, k.shape[2])
-    pack(tiles.queries, q[b], kv * group, group, scale)
+    pack_scaled(tiles.queries, q[b], kv * group, scale)
     span = (first, end, tiles.weights.shape[1])
     attend(k[b, kv], v[b, kv], span, tiles, parts[b, kv, split], stats[b, kv, split])
 

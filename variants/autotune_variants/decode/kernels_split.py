@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import njit, prange, types
 
 from autotune_variants.decode.kernels import Tiles, attend_split, combine_head
+from autotune_variants.signatures import array_kind, compile_only
 
 
 @njit(nogil=True, error_model="numpy")
@@ -58,3 +61,15 @@ def parallel(
             attend_split(task, (q, k, v), (parts, stats), tiles, scale)
     for head in range(heads):
         combine_head(head, out, (parts, stats))
+
+
+@cache
+def kernel(dtype: str, threads: int) -> Callable[..., None]:
+    """The entry for one thread or for several, compiled for a dtype."""
+    entry: Any = serial if threads == 1 else parallel
+    read = [array_kind(dtype, dims, any_layout=True, readonly=True) for dims in (3, 4, 4)]
+    written = [array_kind(dtype, 3, any_layout=True)]
+    temporaries = [array_kind(dtype, dims) for dims in (5, 5, 3, 3, 3, 3, 3)]
+    compile_only(entry, [*read, *written, *temporaries, types.float64])
+    run: Callable[..., None] = entry
+    return run

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import njit, prange, types
 
+from autotune_variants.attention.kernels_products import multiply_add
 from autotune_variants.attention.kernels_tiles import (
     KERNEL,
     clear,
     exponentials,
     largest,
-    multiply_add,
     pack,
 )
-from autotune_variants.decode.kernels import dot_products
+from autotune_variants.decode.kernels import dot_products, pack_scaled
+from autotune_variants.signatures import array_kind, compile_only
 from autotune_variants.views import any_strides
 
 _ROWS = 512  # summed from 0 before they are added to the rest, so that rounding errors stay small
@@ -47,6 +49,16 @@ def three_pass(
             gather(worker, v, out, (scores, totals), (sums[worker], rows[worker]))
 
 
+@cache
+def kernel(dtype: str) -> Any:
+    """`three_pass`, compiled for a dtype."""
+    read = [array_kind(dtype, dims, any_layout=True, readonly=True) for dims in (3, 4, 4)]
+    written = [array_kind(dtype, 3, any_layout=True)]
+    temporaries = [array_kind(dtype, dims) for dims in (4, 4, 4, 3, 4, 3)]
+    compile_only(three_pass, [*read, *written, *temporaries, types.float64, types.int64])
+    return three_pass
+
+
 @njit(**KERNEL)
 def part_of(worker: int, workers: int, length: int) -> tuple[int, int]:
     """(first, end) of a worker's contiguous share, a multiple of 8 but for the last."""
@@ -65,14 +77,14 @@ def score(worker: int, inputs: Any, scores: Any, peaks: Any, tiles: Any, scale: 
     first, end = part_of(worker, peaks.shape[0], length)
     for task in range(batch * heads):
         b, kv = task // heads, task % heads
-        pack(queries, q[b], kv * group, group, scale)
+        pack_scaled(queries, q[b], kv * group, scale)
         for start in range(first, end, packed.shape[0]):
             count = min(packed.shape[0], end - start)
             line = scores[b, kv, :, start : start + count]
             if k.strides[3] == k.itemsize:
                 dot_products(line, queries, any_strides(k[b, kv, start : start + count]))
             else:
-                pack(packed, k[b, kv], start, count, 1.0)
+                pack(packed, k[b, kv], start, count)
                 dot_products(line, queries, any_strides(packed[:count, : k.shape[3]]))
         for g in range(group):
             peaks[worker, b, kv, g] = largest(scores[b, kv, g, first:end], end - first)
@@ -114,7 +126,7 @@ def gather(worker: int, v: Any, out: Any, weights: Any, tiles: Any) -> None:
             if v.strides[3] == v.itemsize:
                 multiply_add(sums[1], line, any_strides(values), shape)
             else:
-                pack(packed, values, 0, count, 1.0)
+                pack(packed, values, 0, count)
                 multiply_add(sums[1], line, any_strides(packed[:count]), shape)
             for g in range(group):
                 for d in range(width):

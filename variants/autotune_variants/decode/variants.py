@@ -26,13 +26,6 @@ def _temporaries(splits: str | int) -> tuple[Intermediate, ...]:
     )
 
 
-def _entry(config: Mapping[str, Any]) -> Run:
-    from autotune_variants.decode.kernels_split import parallel, serial
-
-    entry: Run = serial if config["threads"] == 1 else parallel
-    return entry
-
-
 @variant(
     decode,
     "split",
@@ -63,7 +56,9 @@ def _entry(config: Mapping[str, Any]) -> Run:
 )
 def split(problem: Any, config: Mapping[str, Any]) -> Run:
     """The cache cut into splits, each swept once with an online softmax, and combined."""
-    return _entry(config)
+    from autotune_variants.decode.kernels_split import kernel
+
+    return kernel(problem.dtype, int(config["threads"]))
 
 
 @variant(
@@ -85,7 +80,9 @@ def split(problem: Any, config: Mapping[str, Any]) -> Run:
 )
 def unsplit(problem: Any, config: Mapping[str, Any]) -> Run:
     """One worker per key-value head: K and V swept once with an online softmax."""
-    return _entry(config)
+    from autotune_variants.decode.kernels_split import kernel
+
+    return kernel(problem.dtype, int(config["threads"]))
 
 
 @variant(
@@ -130,11 +127,13 @@ def unsplit(problem: Any, config: Mapping[str, Any]) -> Run:
 )
 def three_pass(problem: Any, config: Mapping[str, Any]) -> Run:
     """Scores and maximum, exponentials and sum, then blocks of features (the study's form)."""
-    from autotune_variants.decode.kernels_three_pass import three_pass as kernel
+    from autotune_variants.decode.kernels_three_pass import kernel
+
+    staged = kernel(problem.dtype)
 
     def run(*arguments: Any) -> None:
         for stage in range(3):
-            kernel(*arguments, stage)
+            staged(*arguments, stage)
 
     return run
 
