@@ -30,7 +30,7 @@ def tell(event):
         print(event.candidate.variant, flush=True)
 
 try:
-    policy = tune("toy_scale", (1024,), mode="hot", budget="20s", progress=tell)
+    policy = tune("campaign_scale", (1024,), mode="hot", budget="20s", progress=tell)
     print("winner", policy.winner.variant, dict(policy.winner.config))
 except KeyboardInterrupt as interrupt:
     print("interrupted", interrupt)
@@ -40,7 +40,7 @@ except KeyboardInterrupt as interrupt:
 @pytest.fixture(scope="module", autouse=True)
 def plugin() -> None:
     load_file(PLUGIN)
-    registry.operation("toy_scale")
+    registry.operation("campaign_scale")
 
 
 def trials(home: Path) -> list[TrialRow]:
@@ -78,7 +78,7 @@ def stop_after(
 def test_a_campaign_measures_what_works_and_says_what_does_not(private_home: Path) -> None:
     events: list[TrialEnded] = []
     policy = tune(
-        "toy_scale",
+        "campaign_scale",
         (1024,),
         mode="hot",
         budget="20s",

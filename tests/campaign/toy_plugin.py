@@ -1,4 +1,4 @@
-"""A plugin for the real worker: `toy_scale`, with variants that win, lose, lie, raise and die."""
+"""A plugin for the real worker: `campaign_scale`, with variants that win, lose, lie, raise and die."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _FLOW = (Pass("all", parallel=("N",), reads=("x",), writes={"y": "owned"}),)
 
 
 @operation(inputs="x[N]", outputs="y[N]", flops="N")
-def toy_scale(x: Any) -> Any:
+def campaign_scale(x: Any) -> Any:
     """y = 2 x."""
     return 2 * x
 
 
-@variant(toy_scale, passes=_FLOW, tunables=(Choice("pause", (3, 1, 2, 4)),))
+@variant(campaign_scale, passes=_FLOW, tunables=(Choice("pause", (3, 1, 2, 4)),))
 def sleepy(problem: Problem, config: Mapping[str, Any]) -> Any:
     """Takes `pause` milliseconds."""
 
@@ -31,7 +31,7 @@ def sleepy(problem: Problem, config: Mapping[str, Any]) -> Any:
     return run
 
 
-@variant(toy_scale, passes=_FLOW)
+@variant(campaign_scale, passes=_FLOW)
 def slow(problem: Problem, config: Mapping[str, Any]) -> Any:
     """Takes 5 milliseconds."""
 
@@ -42,7 +42,7 @@ def slow(problem: Problem, config: Mapping[str, Any]) -> Any:
     return run
 
 
-@variant(toy_scale, passes=_FLOW)
+@variant(campaign_scale, passes=_FLOW)
 def wrong(problem: Problem, config: Mapping[str, Any]) -> Any:
     """Forgets the last element."""
 
@@ -52,13 +52,13 @@ def wrong(problem: Problem, config: Mapping[str, Any]) -> Any:
     return run
 
 
-@variant(toy_scale, passes=_FLOW)
+@variant(campaign_scale, passes=_FLOW)
 def raising(problem: Problem, config: Mapping[str, Any]) -> Any:
     """Cannot be built."""
     raise RuntimeError("this variant cannot be built")
 
 
-@variant(toy_scale, passes=_FLOW)
+@variant(campaign_scale, passes=_FLOW)
 def dying(problem: Problem, config: Mapping[str, Any]) -> Any:
     """Takes its process down."""
 
@@ -68,7 +68,7 @@ def dying(problem: Problem, config: Mapping[str, Any]) -> Any:
     return run
 
 
-@variant(toy_scale, passes=_FLOW, constraints=("N >= 1000000",))
+@variant(campaign_scale, passes=_FLOW, constraints=("N >= 1000000",))
 def picky(problem: Problem, config: Mapping[str, Any]) -> Any:
     """For large sizes only."""
     raise AssertionError("never built")
