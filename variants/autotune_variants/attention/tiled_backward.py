@@ -8,16 +8,17 @@ import numpy as np
 from numba import njit
 
 from autotune_variants.attention.tiled_rows import (
-    add_product,
     carve,
-    clear_heads,
+    clear_rows,
     copy_columns,
     copy_rows,
     fill,
     first_query,
     matrix,
     owner,
+    product_to_rows,
     rows_or_copy,
+    scores_product,
     sharers,
     store_rows,
 )
@@ -39,7 +40,7 @@ from autotune_variants.attention.tiled_table import (
     settings,
     strided,
 )
-from autotune_variants.fastmath import INNER, LOG2E, exp2, full_width_vectors
+from autotune_variants.fastmath import INNER, exp, full_width_vectors
 from autotune_variants.gemm import multiply, multiply_transposed
 
 
@@ -51,10 +52,9 @@ def weights_and_slopes(scores: Any, slopes: Any, size: Any, lse: Any, delta: Any
     """
     full_width_vectors()
     queries, keys = size
-    log2_e = scores.dtype.type(LOG2E)
     for i in range(queries):
         for j in range(keys):
-            weight = exp2((scores[i, j] - lse[i]) * log2_e)
+            weight = exp(scores[i, j] - lse[i])
             scores[i, j] = weight
             slopes[i, j] = weight * (slopes[i, j] - delta[i])
 
@@ -104,8 +104,8 @@ def backward_tile(
 ) -> Any:
     """All queries of one head against one tile of keys.
 
-    Adds to `target` (copies of grad_q one after the other, from batch `target[1]` on) and to the
-    tile's grad_k and grad_v in scratch.
+    Adds to the tile's grad_k and grad_v in scratch and to grad_q: `target` is (grad_q or copies of
+    it, batch in that, whether there is something to add to).
     """
     q, k, v, lse, delta, grad_out = arrays
     b, h, first_key, keys = place
@@ -123,7 +123,7 @@ def backward_tile(
         row_statistics(lse, delta, b, h, i, queries, statistics)
         area = (queries, keys)
         s, t = matrix(scores), matrix(slopes)
-        multiply(gemm, (*area, d), factor, a, matrix(key_columns), zero, s)
+        scores_product(gemm, factor, a, matrix(key_columns), d, area, scores)
         multiply(gemm, (*area, dv), one, g, matrix(value_columns), zero, t)
         weights_and_slopes(scores, slopes, area, statistics[0], statistics[1])
         if causal:
@@ -131,9 +131,10 @@ def backward_tile(
         multiply_transposed(gemm, (keys, dv, queries), one, s, g, one, matrix(grad_values))
         multiply_transposed(gemm, (keys, d, queries), factor, t, a, one, matrix(grad_keys))
         size = (queries, d, keys)
-        add_product(
-            gemm, size, factor, t, matrix(key_rows), (target[0], target[1], h, i), grad_queries
-        )
+        into = (target[0], target[1], h, i)
+        product_to_rows(gemm, size, factor, t, matrix(key_rows), into, target[2], grad_queries)
+    if not target[2]:
+        clear_rows(target[0], target[1], h, 0, min(start, nq))
 
 
 @njit(**INNER)
@@ -184,15 +185,19 @@ def backward_step(w: Any, table: Any) -> Any:
         if w < first_worker or w > last_worker:
             done += per_head
             continue
-        target = (grad_q, b)
+        array, copy, started = grad_q, b, False
         if w > first_worker:
-            target = (parts, (w - first_worker - 1) * batch + b)
-        clear_heads(target, kv * group, group)
+            array, copy = parts, (w - first_worker - 1) * batch + b
         for first in range(0, nk, block_k):
             cost = tile_cost(first, block_k, nq, nk, causal)
             if owner(done, cost, per_head * batch * heads, workers) == w:
                 keys = min(block_k, nk - first)
-                key_tile(gemm, arrays, scale, (b, kv, first, keys), causal, target, mine)
+                place, target = (b, kv, first, keys), (array, copy, started)
+                key_tile(gemm, arrays, scale, place, causal, target, mine)
                 store_rows(grad_k, b, kv, first, keys, mine[0][3])
                 store_rows(grad_v, b, kv, first, keys, mine[0][4])
+                started = True
             done += cost
+        if not started:
+            for h in range(kv * group, (kv + 1) * group):
+                clear_rows(array, copy, h, 0, nq)

@@ -14,6 +14,7 @@ from autotune_variants.attention.tiled_rows import (
     matrix,
     owner,
     rows_or_copy,
+    scores_product,
     visible_keys,
 )
 from autotune_variants.attention.tiled_table import (
@@ -29,8 +30,8 @@ from autotune_variants.attention.tiled_table import (
     settings,
     strided,
 )
-from autotune_variants.fastmath import INNER, LOG2E, exp2, full_width_vectors
-from autotune_variants.gemm import multiply, multiply_transposed
+from autotune_variants.fastmath import INNER, exp, full_width_vectors
+from autotune_variants.gemm import multiply_transposed
 
 
 @njit(**INNER)
@@ -50,7 +51,7 @@ def online_softmax(scores: Any, keys: Any, queries: Any, state: Any, accumulated
     """
     full_width_vectors()
     largest, total, correction, base = state[0], state[1], state[2], state[3]
-    zero, log2_e = scores.dtype.type(0), scores.dtype.type(LOG2E)
+    zero = scores.dtype.type(0)
     for i in range(queries):
         correction[i] = largest[i]
     for j in range(keys):
@@ -60,11 +61,11 @@ def online_softmax(scores: Any, keys: Any, queries: Any, state: Any, accumulated
     for i in range(queries):
         changed |= largest[i] != correction[i]
         base[i] = zero if largest[i] == -np.inf else largest[i]
-        correction[i] = exp2((correction[i] - base[i]) * log2_e)
+        correction[i] = exp(correction[i] - base[i])
         total[i] *= correction[i]
     for j in range(keys):
         for i in range(queries):
-            weight = exp2((scores[j, i] - base[i]) * log2_e)
+            weight = exp(scores[j, i] - base[i])
             scores[j, i] = weight
             total[i] += weight
     if changed:
@@ -134,8 +135,8 @@ def forward_tile(gemm: Any, arrays: Any, scale: Any, place: Any, causal: Any, sc
         kept = j if peaks.shape[0] > 1 else 0
         scores = weights[kept : kept + keys]
         tile = rows_or_copy(k, b, group, j, keys, key_rows)
-        size = (keys, queries, q.shape[3])
-        multiply(gemm, size, factor, tile, matrix(columns), zero, matrix(scores))
+        area = (keys, queries)
+        scores_product(gemm, factor, tile, matrix(columns), q.shape[3], area, scores)
         if causal:
             hide_future(scores, keys, queries, j - first - nk + nq)
         online_softmax(scores, keys, queries, state, accumulated)

@@ -13,13 +13,13 @@ from autotune_variants.attention.tiled_forward import (
     query_work,
 )
 from autotune_variants.attention.tiled_rows import (
-    add_product,
     carve,
-    clear_heads,
+    clear_rows,
     copy_columns,
     fill,
     matrix,
     owner,
+    product_to_rows,
     rows_or_copy,
     sharers,
     store_rows,
@@ -43,7 +43,7 @@ from autotune_variants.attention.tiled_table import (
     settings,
     strided,
 )
-from autotune_variants.fastmath import INNER, LOG2E, exp2, full_width_vectors
+from autotune_variants.fastmath import INNER, exp, full_width_vectors
 from autotune_variants.gemm import multiply, multiply_transposed
 
 
@@ -63,9 +63,9 @@ def final_weights(weights: Any, slopes: Any, size: Any, factor: Any, delta: Any)
 def final_factors(state: Any, peaks: Any, queries: Any, factor: Any) -> Any:
     """What turns weights relative to `peaks` into normalised ones; 0 where nothing is attended."""
     total, base = state[1], state[3]
-    zero, log2_e = factor.dtype.type(0), factor.dtype.type(LOG2E)
+    zero = factor.dtype.type(0)
     for i in range(queries):
-        scale = exp2((peaks[i] - base[i]) * log2_e)
+        scale = exp(peaks[i] - base[i])
         factor[i] = scale / total[i] if total[i] != zero else zero
 
 
@@ -101,8 +101,8 @@ def gradient_tile(
 ) -> Any:
     """Gradients of one tile of queries against all its keys, whose weights are in scratch.
 
-    `targets` is (grad_k or its copy, grad_v or its copy, batch in them); the gradient of the
-    queries stays in scratch, whose delta is filled.
+    `targets` is (grad_k or copies of it, grad_v or copies, batch in them, how many keys have
+    something to add to); the gradient of the queries stays in scratch, where delta is.
     """
     q, k, v, grad_out = arrays
     b, h, first, queries = place
@@ -124,10 +124,11 @@ def gradient_tile(
         multiply(gemm, (keys, queries, dv), one, right, matrix(columns), zero, t)
         final_factors(state, peaks[j // block_k], queries, lines[0])
         final_weights(tile, slopes, (keys, queries), lines[0], lines[1])
+        add = j < targets[3]
         into = (targets[1], targets[2], group, j)
-        add_product(gemm, (keys, dv, queries), one, s, g, into, spare_v)
+        product_to_rows(gemm, (keys, dv, queries), one, s, g, into, add, spare_v)
         into = (targets[0], targets[2], group, j)
-        add_product(gemm, (keys, d, queries), factor, t, a, into, spare_k)
+        product_to_rows(gemm, (keys, d, queries), factor, t, a, into, add, spare_k)
         right = rows_or_copy(k, b, group, j, keys, key_rows)
         size = (queries, d, keys)
         multiply_transposed(gemm, size, factor, t, right, one, matrix(grad_queries))
@@ -142,12 +143,9 @@ def fused_step(w: Any, table: Any) -> Any:
     """
     gemm, block_q, block_k, workers, causal = settings(table)
     scale = number(table, SETTINGS, 5)
-    q, k, v, grad_out = (
-        strided(table, Q),
-        strided(table, K),
-        strided(table, V),
-        strided(table, GRAD_OUT),
-    )
+    q, k, v = strided(table, Q), strided(table, K), strided(table, V)
+    grad_out = strided(table, GRAD_OUT)
+    inputs = (q, k, v, grad_out)
     out, grad_q = strided(table, OUT), strided(table, GRAD_Q)
     sizes = (block_q, block_k, q.shape[3], v.shape[3])
     tiles = -(-k.shape[2] // block_k)
@@ -162,21 +160,23 @@ def fused_step(w: Any, table: Any) -> Any:
         if w < first_worker or w > last_worker:
             done += per_head * group
             continue
-        targets = (strided(table, GRAD_K), strided(table, GRAD_V), b)
+        arrays, copy, filled = (strided(table, GRAD_K), strided(table, GRAD_V)), b, 0
         if w > first_worker:
+            arrays = (strided(table, KEY_PARTS), strided(table, VALUE_PARTS))
             copy = (w - first_worker - 1) * batch + b
-            targets = (strided(table, KEY_PARTS), strided(table, VALUE_PARTS), copy)
-        clear_heads((targets[0], targets[2]), kv, 1)
-        clear_heads((targets[1], targets[2]), kv, 1)
         for h in range(kv * group, (kv + 1) * group):
             for first in range(0, nq, block_q):
                 place = (b, h, first, min(block_q, nq - first))
-                cost = visible_keys(first + place[3] - 1, nq, nk, causal) + block_q
+                seen = visible_keys(first + place[3] - 1, nq, nk, causal)
+                cost = seen + block_q
                 if owner(done, cost, per_head * batch * q.shape[1], workers) == w:
                     forward_tile(gemm, (q, k, v), scale, place, causal, forward)
                     normalise(out, place, forward[3], forward[4])
                     row_products(out, grad_out, place, scratch[1][2][1])
-                    arrays = (q, k, v, grad_out)
-                    gradient_tile(gemm, arrays, scale, place, causal, targets, scratch)
+                    targets = (arrays[0], arrays[1], copy, filled)
+                    gradient_tile(gemm, inputs, scale, place, causal, targets, scratch)
                     store_rows(grad_q, b, h, first, place[3], scratch[1][5])
+                    filled = max(filled, min(-(-seen // block_k) * block_k, nk))
                 done += cost
+        clear_rows(arrays[0], copy, kv, filled, nk)
+        clear_rows(arrays[1], copy, kv, filled, nk)

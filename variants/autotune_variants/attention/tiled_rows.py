@@ -103,13 +103,11 @@ def sharers(head: Any, heads: Any, workers: Any) -> Any:
 
 
 @njit(**INNER)
-def clear_heads(target: Any, first: Any, count: Any) -> Any:
-    """target[batch, first : first + count] = 0."""
-    array, batch = target
-    for h in range(first, first + count):
-        for i in range(array.shape[2]):
-            for d in range(array.shape[3]):
-                array[batch, h, i, d] = 0
+def clear_rows(array: Any, b: Any, h: Any, first: Any, last: Any) -> Any:
+    """array[b, h, first : last] = 0."""
+    for i in range(first, last):
+        for d in range(array.shape[3]):
+            array[b, h, i, d] = 0
 
 
 @njit(**INNER)
@@ -129,15 +127,38 @@ def store_rows(target: Any, b: Any, h: Any, first: Any, count: Any, source: Any)
 
 
 @njit(**INNER)
-def add_product(gemm: Any, size: Any, alpha: Any, a: Any, b: Any, target: Any, spare: Any) -> Any:
-    """Add alpha a b to rows of an array, through `spare` where BLAS cannot write them in place.
+def scores_product(gemm: Any, alpha: Any, a: Any, b: Any, depth: Any, size: Any, c: Any) -> Any:
+    """c[:m, :n] = alpha a[m, depth] b[depth, n] for `size` (m, n), a and b as for `multiply`.
+
+    In sums of 32 terms: a long chain of additions would cost the scores, and all that follows
+    from them, half as much again in rounding errors.
+    """
+    alone = min(depth, 32)
+    one, zero = c.dtype.type(1), c.dtype.type(0)
+    multiply(gemm, (size[0], size[1], alone), alpha, a, b, zero, matrix(c))
+    for done in range(alone, depth, 32):
+        left = (a[0] + done * c.itemsize, a[1])
+        right = (b[0] + done * b[1] * c.itemsize, b[1])
+        part = (size[0], size[1], min(depth - done, 32))
+        multiply(gemm, part, alpha, left, right, one, matrix(c))
+
+
+@njit(**INNER)
+def product_to_rows(
+    gemm: Any, size: Any, alpha: Any, a: Any, b: Any, target: Any, add: Any, spare: Any
+) -> Any:
+    """Store or add alpha a b in rows of an array, through `spare` where BLAS cannot write them.
 
     `target` is (array, b, h, first row); `size`, a and b are those of `multiply`.
     """
     array, batch, head, first = target
     one, zero = array.dtype.type(1), array.dtype.type(0)
     if has_rows(array):
-        multiply(gemm, size, alpha, a, b, one, rows(array, batch, head, first))
-    else:
-        multiply(gemm, size, alpha, a, b, zero, matrix(spare))
+        beta = one if add else zero
+        multiply(gemm, size, alpha, a, b, beta, rows(array, batch, head, first))
+        return
+    multiply(gemm, size, alpha, a, b, zero, matrix(spare))
+    if add:
         add_rows(array, batch, head, first, size[0], spare)
+    else:
+        store_rows(array, batch, head, first, size[0], spare)
