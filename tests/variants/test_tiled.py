@@ -78,7 +78,7 @@ def assert_right(outputs: list[Array], exact: tuple[Array, ...], tolerance: floa
 
 @pytest.mark.parametrize("variant", TILED)
 class TestShares:
-    @pytest.mark.parametrize("threads", [1, 3, 4, 5, 16])
+    @pytest.mark.parametrize("threads", [1, 3, 16])
     def test_any_number_of_workers(self, variant: Variant, threads: int) -> None:
         for sizes in SHARED_HEADS:
             for causal in (False, True):
@@ -96,7 +96,7 @@ class TestShares:
 
 @pytest.mark.parametrize("variant", TILED)
 class TestTiles:
-    @pytest.mark.parametrize(("block_q", "block_k"), [(16, 48), (64, 96), (96, 64), (128, 192)])
+    @pytest.mark.parametrize(("block_q", "block_k"), [(16, 48), (96, 64), (128, 192)])
     def test_ragged_last_tiles(self, variant: Variant, block_q: int, block_k: int) -> None:
         for sizes in ({"B": 1, "H": 1, "N": 333, "D": 40}, {"B": 1, "H": 1, "N": 1000, "D": 64}):
             problem = problem_of(variant, sizes, "float32")
