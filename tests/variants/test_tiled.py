@@ -88,7 +88,7 @@ class TestShares:
                 assert_right(outputs, reference(problem, inputs), 1e-13)
 
     def test_repeats_bitwise(self, variant: Variant) -> None:
-        problem = problem_of(variant, SHARED_HEADS[1], "float32", causal=True)
+        problem = problem_of(variant, SHARED_HEADS[1], "float64", causal=True)
         inputs = inputs_of(problem)
         first, second = (run(variant, problem, inputs, threads=5) for _ in range(2))
         assert [a.tobytes() for a in first] == [b.tobytes() for b in second]
@@ -99,10 +99,10 @@ class TestTiles:
     @pytest.mark.parametrize(("block_q", "block_k"), [(16, 48), (96, 64), (128, 192)])
     def test_ragged_last_tiles(self, variant: Variant, block_q: int, block_k: int) -> None:
         for sizes in ({"B": 1, "H": 1, "N": 333, "D": 40}, {"B": 1, "H": 1, "N": 1000, "D": 64}):
-            problem = problem_of(variant, sizes, "float32")
+            problem = problem_of(variant, sizes, "float64")
             inputs = inputs_of(problem)
             outputs = run(variant, problem, inputs, block_q=block_q, block_k=block_k)
-            assert_right(outputs, reference(problem, inputs), 5e-6)
+            assert_right(outputs, reference(problem, inputs), 1e-12)
 
     def test_maximum_that_keeps_growing(self, variant: Variant) -> None:
         """Later tiles of keys raise the maximum of every row, so that all sums are rescaled."""
@@ -125,7 +125,7 @@ class TestTiles:
 
 @pytest.mark.parametrize("variant", TILED)
 def test_nan_is_not_lost(variant: Variant) -> None:
-    problem = problem_of(variant, {"B": 1, "H": 1, "N": 64, "D": 16}, "float32")
+    problem = problem_of(variant, {"B": 1, "H": 1, "N": 64, "D": 16}, "float64")
     inputs = inputs_of(problem)
     inputs[0][0, 0, 10, 3] = np.nan
     first = run(variant, problem, inputs)[0]
@@ -157,7 +157,7 @@ def test_sharers_cover_all_owners_of_a_head(heads: int, workers: int) -> None:
 
 def test_the_steps_are_compiled_once_for_all_layouts() -> None:
     variant = registry.variant("attention", "simd_tiled")
-    problem = problem_of(variant, {"B": 1, "H": 1, "N": 20, "D": 8}, "float32")
+    problem = problem_of(variant, {"B": 1, "H": 1, "N": 20, "D": 8}, "float64")
     inputs = inputs_of(problem)
     run(variant, problem, inputs)
     before = len(forward_step.overloads)
