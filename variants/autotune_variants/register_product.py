@@ -94,8 +94,8 @@ class _Emitter:
         self.builder.call(store, [value, pointer, _index(self.size), self.mask])
 
     def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
-        """a * b + c with one rounding."""
-        fma = self.function(f"llvm.fma.{self.suffix}", self.vector, *[self.vector] * 3)
+        """a * b + c, rounded once where the CPU can."""
+        fma = self.function(f"llvm.fmuladd.{self.suffix}", self.vector, *[self.vector] * 3)
         return self.builder.call(fma, [a, b, c])
 
 
