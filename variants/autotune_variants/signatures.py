@@ -37,7 +37,7 @@ class Pointer(types.WrapperAddressProtocol):
     """A function, compiled for one signature, as a numba function pointer."""
 
     def __init__(self, function: Any, signature: Any) -> None:
-        compile_only(function, signature.args)
+        function.compile(signature.args)
         compiled = self._kept = function.overloads[signature.args]
         self._numba_type_ = types.FunctionType(signature)
         self._signature = signature

@@ -8,6 +8,7 @@ from numba import njit
 
 from autotune_variants.attention.kernels_products import multiply_add
 from autotune_variants.attention.kernels_tiles import (
+    INLINED,
     KERNEL,
     WORKER,
     blocks_of,
@@ -91,7 +92,7 @@ def column_sweep(worker: int, plan: Any, operands: Any, line: Any) -> None:
                 target[b, kv, first + j, d] = line[j]
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def add_column(line: Any, weights: Any, x: Any, at: tuple[int, int, int]) -> None:
     """line[j] += sum over rows from at[0] of weights[i, at[1] + j] * x[i], four rows at a time.
 

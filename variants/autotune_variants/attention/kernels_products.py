@@ -6,16 +6,25 @@ from typing import Any
 
 from numba import njit
 
-from autotune_variants.attention.kernels_tiles import KERNEL
+from autotune_variants.attention.kernels_tiles import INLINED, KERNEL
 from autotune_variants.simd import add, fma, load, splat, store
+from autotune_variants.views import any_strides
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def multiply_add(c: Any, a: Any, b: Any, shape: tuple[int, int, int]) -> None:
     """C[:m, :n] += A[:m, :k] @ B[:k, :n] for shape (m, k, n); rows of c and b are contiguous.
 
-    Terms are summed from 0 in runs of 64 before they are added to C, so that rounding errors stay
-    those of short sums.
+    Compiled once, whatever the layouts of a and b.
+    """
+    add_product(c, any_strides(a), any_strides(b), shape)
+
+
+@njit(**KERNEL)
+def add_product(c: Any, a: Any, b: Any, shape: tuple[int, int, int]) -> None:
+    """C += A B; terms are summed from 0 in runs of 64 before they are added to C.
+
+    So rounding errors stay those of short sums.
     """
     m, k, n = shape
     for start in range(0, k, 64):
@@ -26,7 +35,7 @@ def multiply_add(c: Any, a: Any, b: Any, shape: tuple[int, int, int]) -> None:
             add_run(c, a, b, (m, n, terms))
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def add_run(c: Any, a: Any, b: Any, shape: Any) -> None:
     """C += A B over a run of terms, four rows by four vectors of C in registers.
 
@@ -121,7 +130,7 @@ def strip(c: Any, a: Any, b: Any, at: Any) -> Any:
     return s0, s1, add(load(c[i2], j), s2), add(load(c[i3], j), s3)
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def sum_row(row: Any, j: int, vectors: Any) -> Any:
     """Four vectors of a row from column j on, plus `vectors`."""
     lanes = 64 // row.itemsize
@@ -130,7 +139,7 @@ def sum_row(row: Any, j: int, vectors: Any) -> Any:
     return v0, v1, v2, v3
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def put(c: Any, rows: Any, j: int, vectors: Any) -> None:
     """Store one vector into each of four rows."""
     store(c[rows[0]], j, vectors[0])
@@ -139,7 +148,7 @@ def put(c: Any, rows: Any, j: int, vectors: Any) -> None:
     store(c[rows[3]], j, vectors[3])
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def put_row(row: Any, j: int, vectors: Any) -> None:
     """Store four vectors side by side."""
     lanes = 64 // row.itemsize

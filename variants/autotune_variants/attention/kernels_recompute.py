@@ -10,10 +10,11 @@ from numba import njit
 from autotune_variants.attention.kernels_columns import first_row
 from autotune_variants.attention.kernels_products import multiply, multiply_add
 from autotune_variants.attention.kernels_tiles import (
-    KERNEL,
+    INLINED,
     WORKER,
     blocks_of,
     clear,
+    dot,
     exponentials,
     largest,
     locate,
@@ -62,7 +63,7 @@ def forward_online(worker: int, t: Any, s: Any, plan: Any) -> None:
         unpack(t.new_out[b, h], start, count, acc, 1.0)
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def online_step(acc: Any, scores: Any, stats: Any, seen: int) -> None:
     """Scores become weights relative to the running maximum; acc and the running sum follow."""
     if seen == 0:
@@ -78,13 +79,10 @@ def online_step(acc: Any, scores: Any, stats: Any, seen: int) -> None:
 @njit(**WORKER)
 def corrections(worker: int, t: Any, s: Any, plan: Any) -> None:
     """corrections[ir] = sum of out * dO over a row, which equals the row's sum of A * GA."""
-    batch, heads, queries, features = t.grad_out.shape
+    batch, heads, queries, _ = t.grad_out.shape
     for row in range(worker, batch * heads * queries, plan.threads):
         b, h, i = row // (heads * queries), row // queries % heads, row % queries
-        total = s.corrections.dtype.type(0)
-        for d in range(features):
-            total += t.out[b, h, i, d] * t.grad_out[b, h, i, d]
-        s.corrections[b, h, i] = total
+        s.corrections[b, h, i] = dot(t.out[b, h, i], t.grad_out[b, h, i])
 
 
 @njit(**WORKER)
@@ -137,7 +135,7 @@ def key_tiles(worker: int, t: Any, s: Any, plan: Any) -> None:
             unpack(t.grad_v[b, kv], first, columns, acc_v, 1.0)
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def gradient_tile(worker: int, t: Any, s: Any, plan: Any, head: Any, at: Any) -> None:
     """A (in s.scores) and GS / scale (in s.gradients) of one tile.
 

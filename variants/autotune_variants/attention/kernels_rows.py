@@ -9,10 +9,11 @@ from numba import njit
 
 from autotune_variants.attention.kernels_products import multiply, multiply_add
 from autotune_variants.attention.kernels_tiles import (
-    KERNEL,
+    INLINED,
     WORKER,
     blocks_of,
     clear,
+    dot,
     exponentials,
     largest,
     locate,
@@ -69,7 +70,8 @@ def rows(worker: int, t: Any, s: Any, plan: Any) -> None:
             scores = s.scores[worker]
             outer_rows(gs, s.g_tile[worker], v, (s.v_transposed[worker], scores), shape)
             for i in range(count):
-                finish_gradients(gs[i], a[i], end, plan.scale)
+                correction = dot(t.out[b, h, start + i], t.grad_out[b, h, start + i])
+                finish_gradients(gs[i], a[i], end, (correction, plan.scale))
         if plan.steps & _GRAD_Q:
             weighted_sum(s.acc_q[worker], gs, k, s.k_tile[worker], shape)
             unpack(t.grad_q[b, h], start, count, s.acc_q[worker], 1.0)
@@ -82,7 +84,7 @@ def rows(worker: int, t: Any, s: Any, plan: Any) -> None:
             multiply_add(s.value_parts[worker, b, kv], a.T, s.g_tile[worker], sizes)
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def clear_parts(parts: Any, worker: int, wanted: int) -> None:
     """parts[worker] = 0, if wanted."""
     if wanted:
@@ -91,7 +93,7 @@ def clear_parts(parts: Any, worker: int, wanted: int) -> None:
                 clear(parts[worker, b, h], parts.shape[3])
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def outer_rows(target: Any, left: Any, right: Any, tiles: Any, shape: Any) -> None:
     """target[i, j] = left[i] . right[j] for shape (rows, keys, block of keys).
 
@@ -109,7 +111,7 @@ def outer_rows(target: Any, left: Any, right: Any, tiles: Any, shape: Any) -> No
                 row[j] = tile[i, j]
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def weighted_sum(acc: Any, weights: Any, x: Any, tile: Any, shape: Any) -> None:
     """acc[i] = sum over j of weights[i, j] x[j] for shape (rows, keys, block of keys)."""
     count, end, block = shape
@@ -121,7 +123,7 @@ def weighted_sum(acc: Any, weights: Any, x: Any, tile: Any, shape: Any) -> None:
         multiply_add(acc, part, tile, (count, columns, x.shape[1]))
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def softmax(row: Any, seen: int) -> Any:
     """Scores become probabilities, 0 from `seen` on; returns the log of the sum of exponentials."""
     peak = largest(row, seen)
@@ -132,14 +134,16 @@ def softmax(row: Any, seen: int) -> Any:
     return peak + np.log(total)
 
 
-@njit(**KERNEL)
-def finish_gradients(gs: Any, a: Any, end: int, scale: float) -> None:
-    """gs = scale * a * (gs - sum(a * gs)) on [0, end), 0 from there on; gs comes in as GA."""
-    total, factor = gs.dtype.type(0), gs.dtype.type(scale)
+@njit(**INLINED)
+def finish_gradients(gs: Any, a: Any, end: int, terms: Any) -> None:
+    """gs = scale * a * (gs - correction) on [0, end), 0 from there on; gs comes in as GA.
+
+    The correction is the sum of out * dO, not of a * GA: where a comes from a rounded lse and does
+    not quite sum to 1, the first still matches GA.
+    """
+    correction, factor = terms[0], gs.dtype.type(terms[1])
     for j in range(end):
-        total += a[j] * gs[j]
-    for j in range(end):
-        gs[j] = factor * a[j] * (gs[j] - total)
+        gs[j] = factor * a[j] * (gs[j] - correction)
     for j in range(gs.size - end):
         gs[end + j] = 0
 
@@ -154,7 +158,7 @@ def sum_parts(worker: int, t: Any, s: Any, plan: Any) -> None:
         add_parts(worker, plan.threads, parts, target)
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def add_parts(worker: int, threads: int, parts: Any, target: Any) -> None:
     """target = sum over workers of parts."""
     batch, heads, length, features = target.shape

@@ -19,6 +19,8 @@ WORKER: dict[str, Any] = {
 }
 # Called by other kernels only.
 KERNEL: dict[str, Any] = {**WORKER, "no_cfunc_wrapper": True}
+# Inlined before LLVM sees it: each level of calls that is not costs another round of optimising.
+INLINED: dict[str, Any] = {**KERNEL, "inline": "always"}
 
 
 @njit(**KERNEL)
@@ -94,6 +96,15 @@ def copy_columns(target: Any, first: int, tile: Any, shape: tuple[int, int]) -> 
         row = target[i, first : first + shape[1]]
         for j in range(shape[1]):
             row[j] = tile[i, j]
+
+
+@njit(**KERNEL)
+def dot(x: Any, y: Any) -> Any:
+    """Sum of products of two rows of any strides."""
+    total = x.dtype.type(0)
+    for d in range(x.size):
+        total += x[d] * y[d]
+    return total
 
 
 @njit(**KERNEL)

@@ -67,7 +67,7 @@ SCORE_GRADIENTS = Pass(
     "score_gradients",
     parallel=_ROWS,
     sequential=_OVER_KEYS,
-    reads={"a": 1, "grad_out": 1, "v": _PER_ROW_BLOCK},
+    reads={"a": 1, "out": 1, "grad_out": 1, "v": _PER_ROW_BLOCK},
     writes={"gs": "owned"},
     flops=_PV,
 )
@@ -107,7 +107,7 @@ GRAD_Q_AND_K_FROM_A = Pass(
     "grad_q_k",
     parallel=_ROWS,
     sequential=_OVER_KEYS,
-    reads={"a": 1, "grad_out": 1, "q": 1, **_KV_READS},
+    reads={"a": 1, "out": 1, "grad_out": 1, "q": 1, **_KV_READS},
     writes={"grad_q": "owned", "key_parts": "reduction"},
     flops=f"2*{_QK} + {_PV}",
 )
@@ -161,7 +161,7 @@ ALL_GRADIENTS = Pass(
     "gradients",
     parallel=_ROWS,
     sequential=_OVER_KEYS,
-    reads={"q": 1, "grad_out": 1, "lse": 1, **_KV_READS},
+    reads={"q": 1, "out": 1, "grad_out": 1, "lse": 1, **_KV_READS},
     writes={"grad_q": "owned", "key_parts": "reduction", "value_parts": "reduction"},
     flops=f"3*{_QK} + 2*{_PV}",
 )

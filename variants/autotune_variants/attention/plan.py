@@ -18,7 +18,7 @@ class Step(IntFlag):
     SOFTMAX = 1  # A and lse from Q and K
     PROBABILITIES = 2  # A from Q, K and lse
     OUTPUT = 4  # Out = A V
-    SCORE_GRADIENTS = 8  # GS from A, dO and V
+    SCORE_GRADIENTS = 8  # GS from A, Out, dO and V
     GRAD_Q = 16  # GQ = GS K
     GRAD_K = 32  # GK = GS^T Q: its owner in a column sweep, a worker's part in a row sweep
     GRAD_V = 64  # GV = A^T dO: the same

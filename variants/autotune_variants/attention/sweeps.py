@@ -35,8 +35,8 @@ def in_parallel(
     `work` is a pointer: what a parallel region calls directly numba compiles three times over, and
     once more for every region.
     """
+    t = Tensors(q, k, v, grad_out, out, lse, new_out, new_lse, grad_q, grad_k, grad_v)
     for index in prange(plan.threads):
-        t = Tensors(q, k, v, grad_out, out, lse, new_out, new_lse, grad_q, grad_k, grad_v)
         work(np.int64(index), t, s, plan)
 
 

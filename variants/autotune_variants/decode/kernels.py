@@ -9,6 +9,7 @@ from numba import njit
 
 from autotune_variants.attention.kernels_products import multiply_add
 from autotune_variants.attention.kernels_tiles import (
+    INLINED,
     KERNEL,
     clear,
     exponentials,
@@ -57,7 +58,7 @@ def dot_products(weights: Any, queries: Any, keys: Any) -> None:
             weights[g, i], weights[g, i1], weights[g, i2], weights[g, i3] = t0, t1, t2, t3
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def attend(k: Any, v: Any, span: Any, tiles: Any, part: Any, stats: Any) -> None:
     """Online softmax of a group's queries over the keys of `span` = (first, end, block).
 
@@ -116,7 +117,7 @@ def combine(out: Any, parts: Any, stats: Any) -> None:
             out[g, d] /= total if total > 0 else 1
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def pack_scaled(queries: Any, q: Any, first: int, scale: float) -> None:
     """The queries of a group, from head `first` on, times scale."""
     pack(queries, q, first, queries.shape[0])
@@ -124,7 +125,7 @@ def pack_scaled(queries: Any, q: Any, first: int, scale: float) -> None:
         scale_row(queries[g], queries.shape[1], scale)
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def attend_split(task: int, inputs: Any, partial: Any, tiles: Any, scale: float) -> None:
     """One split of one key-value head; `task` counts batch, head, split."""
     q, k, v = inputs
@@ -139,7 +140,7 @@ def attend_split(task: int, inputs: Any, partial: Any, tiles: Any, scale: float)
     attend(k[b, kv], v[b, kv], span, tiles, parts[b, kv, split], stats[b, kv, split])
 
 
-@njit(**KERNEL)
+@njit(**INLINED)
 def combine_head(head: int, out: Any, partial: Any) -> None:
     """The output of the query heads of one key-value head."""
     parts, stats = partial

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numba import njit, prange, types
 
+from autotune_variants.attention.kernels_tiles import WORKER
 from autotune_variants.decode.kernels import Tiles, attend_split, combine_head
-from autotune_variants.signatures import array_kind, compile_only
+from autotune_variants.signatures import Pointer, array_kind, compile_only
+
+
+@njit(**WORKER)
+def attend_worker(
+    worker: int,
+    q: Any,
+    k: Any,
+    v: Any,
+    parts: Any,
+    stats: Any,
+    queries: Any,
+    weights: Any,
+    sums: Any,
+    keys: Any,
+    values: Any,
+    scale: float,
+) -> None:
+    """This worker's share of the splits of all heads, of as many workers as there are tiles."""
+    tiles = Tiles(queries[worker], weights[worker], sums[worker], keys[worker], values[worker])
+    splits = parts.shape[0] * parts.shape[1] * parts.shape[2]
+    for task in range(worker, splits, queries.shape[0]):
+        attend_split(task, (q, k, v), (parts, stats), tiles, scale)
 
 
 @njit(nogil=True, error_model="numpy")
@@ -29,16 +52,15 @@ def serial(
     scale: float,
 ) -> None:
     """All splits of all heads, one after another."""
-    tiles = Tiles(queries[0], weights[0], sums[0], keys[0], values[0])
-    heads, splits = parts.shape[0] * parts.shape[1], parts.shape[2]
-    for task in range(heads * splits):
-        attend_split(task, (q, k, v), (parts, stats), tiles, scale)
-    for head in range(heads):
+    worker = np.int64(0)
+    attend_worker(worker, q, k, v, parts, stats, queries, weights, sums, keys, values, scale)
+    for head in range(parts.shape[0] * parts.shape[1]):
         combine_head(head, out, (parts, stats))
 
 
 @njit(parallel=True, nogil=True, error_model="numpy")
 def parallel(
+    work: Any,
     q: Any,
     k: Any,
     v: Any,
@@ -52,24 +74,23 @@ def parallel(
     values: Any,
     scale: float,
 ) -> None:
-    """The splits dealt out to as many workers as there are tiles; then the combine."""
-    heads, splits, threads = parts.shape[0] * parts.shape[1], parts.shape[2], queries.shape[0]
-    for index in prange(threads):
+    """The splits dealt out to the workers, then the combine; `work` points to `attend_worker`."""
+    for index in prange(queries.shape[0]):
         worker = np.int64(index)
-        tiles = Tiles(queries[worker], weights[worker], sums[worker], keys[worker], values[worker])
-        for task in range(worker, heads * splits, threads):
-            attend_split(task, (q, k, v), (parts, stats), tiles, scale)
-    for head in range(heads):
+        work(worker, q, k, v, parts, stats, queries, weights, sums, keys, values, scale)
+    for head in range(parts.shape[0] * parts.shape[1]):
         combine_head(head, out, (parts, stats))
 
 
 @cache
 def kernel(dtype: str, threads: int) -> Callable[..., None]:
     """The entry for one thread or for several, compiled for a dtype."""
-    entry: Any = serial if threads == 1 else parallel
     read = [array_kind(dtype, dims, any_layout=True, readonly=True) for dims in (3, 4, 4)]
-    written = [array_kind(dtype, 3, any_layout=True)]
-    temporaries = [array_kind(dtype, dims) for dims in (5, 5, 3, 3, 3, 3, 3)]
-    compile_only(entry, [*read, *written, *temporaries, types.float64])
-    run: Callable[..., None] = entry
-    return run
+    out = array_kind(dtype, 3, any_layout=True)
+    rest = [*(array_kind(dtype, dims) for dims in (5, 5, 3, 3, 3, 3, 3)), types.float64]
+    if threads == 1:
+        compile_only(serial, [*read, out, *rest])
+        return partial(serial)
+    pointer = Pointer(attend_worker, types.void(types.int64, *read, *rest))
+    compile_only(parallel, [types.FunctionType(pointer.signature()), *read, out, *rest])
+    return partial(parallel, pointer)

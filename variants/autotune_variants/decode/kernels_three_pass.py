@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,22 @@ from numba import njit, prange, types
 from autotune_variants.attention.kernels_products import multiply_add
 from autotune_variants.attention.kernels_tiles import (
     KERNEL,
+    WORKER,
     clear,
     exponentials,
     largest,
     pack,
 )
 from autotune_variants.decode.kernels import dot_products, pack_scaled
-from autotune_variants.signatures import array_kind, compile_only
+from autotune_variants.signatures import Pointer, array_kind, compile_only
 from autotune_variants.views import any_strides
 
 _ROWS = 512  # summed from 0 before they are added to the rest, so that rounding errors stay small
 
 
-@njit(parallel=True, nogil=True, error_model="numpy")
-def three_pass(
+@njit(**WORKER)
+def stage_worker(
+    worker: int,
     q: Any,
     k: Any,
     v: Any,
@@ -38,25 +41,47 @@ def three_pass(
     scale: float,
     stage: int,
 ) -> None:
-    """Stage 0, 1 or 2, dealt out to as many workers as `queries` (threads, G, D) has room for."""
+    """This worker's share of stage 0, 1 or 2."""
+    if stage == 0:
+        score(worker, (q, k), scores, peaks, (queries[worker], rows[worker]), scale)
+    elif stage == 1:
+        exponentiate(worker, scores, peaks, totals, k.shape[2])
+    else:
+        gather(worker, v, out, (scores, totals), (sums[worker], rows[worker]))
+
+
+@njit(parallel=True, nogil=True)
+def three_pass(
+    work: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    scores: Any,
+    peaks: Any,
+    totals: Any,
+    queries: Any,
+    sums: Any,
+    rows: Any,
+    scale: float,
+    stage: int,
+) -> None:
+    """One stage by as many workers as there are tiles; `work` points to `stage_worker`."""
     for index in prange(queries.shape[0]):
         worker = np.int64(index)
-        if stage == 0:
-            score(worker, (q, k), scores, peaks, (queries[worker], rows[worker]), scale)
-        elif stage == 1:
-            exponentiate(worker, scores, peaks, totals, k.shape[2])
-        else:
-            gather(worker, v, out, (scores, totals), (sums[worker], rows[worker]))
+        work(worker, q, k, v, out, scores, peaks, totals, queries, sums, rows, scale, stage)
 
 
 @cache
-def kernel(dtype: str) -> Any:
+def kernel(dtype: str) -> Callable[..., None]:
     """`three_pass`, compiled for a dtype."""
     read = [array_kind(dtype, dims, any_layout=True, readonly=True) for dims in (3, 4, 4)]
-    written = [array_kind(dtype, 3, any_layout=True)]
+    out = array_kind(dtype, 3, any_layout=True)
     temporaries = [array_kind(dtype, dims) for dims in (4, 4, 4, 3, 4, 3)]
-    compile_only(three_pass, [*read, *written, *temporaries, types.float64, types.int64])
-    return three_pass
+    kinds = [*read, out, *temporaries, types.float64, types.int64]
+    pointer = Pointer(stage_worker, types.void(types.int64, *kinds))
+    compile_only(three_pass, [types.FunctionType(pointer.signature()), *kinds])
+    return partial(three_pass, pointer)
 
 
 @njit(**KERNEL)
