@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import ShapeError
@@ -11,6 +12,8 @@ from autotune.model.problem import Config, Problem
 if TYPE_CHECKING:
     from autotune.execution import Executable
     from autotune.serving import Served
+
+_form = attrgetter("shape", "dtype")
 
 
 class Kernel:
@@ -21,14 +24,15 @@ class Kernel:
     """
 
     __slots__ = (
-        "_allocate",
-        "_dtype",
-        "_dtypes",
+        "_call",
+        "_empty",
         "_executable",
+        "_input_forms",
+        "_only",
+        "_output_forms",
         "_returned",
         "_scalars",
         "_serve_next",
-        "_shapes",
         "device",
         "problem",
         "served",
@@ -46,20 +50,19 @@ class Kernel:
         import numpy as np
 
         operation = problem.operation
-        self.problem = problem
-        self.served = served
-        self.device = device
+        self.problem, self.served, self.device = problem, served, device
         self._scalars = problem.scalars(scalars)
         self._serve_next = serve_next
         self._executable: Executable | None = None
-        self._shapes = tuple(tensor.shape(problem.sizes) for tensor in operation.inputs)
-        self._dtypes = tuple(np.dtype(t.dtype or problem.dtype) for t in operation.inputs)
-        self._allocate = tuple(
-            (tensor.shape(problem.sizes), np.dtype(tensor.dtype or problem.dtype))
-            for tensor in operation.fresh_outputs
+        self._call: Callable[..., Any] | None = None
+        self._empty = np.empty
+        self._input_forms, self._output_forms = (
+            tuple((t.shape(problem.sizes), np.dtype(t.dtype or problem.dtype)) for t in tensors)
+            for tensors in (operation.inputs, operation.fresh_outputs)
         )
         names = [tensor.name for tensor in operation.outputs]
         self._returned = [names.index(n) for n in names if n not in operation.residuals]
+        self._only = self._returned[0] if len(self._returned) == 1 else None
 
     @property
     def operation(self) -> str:
@@ -94,57 +97,66 @@ class Kernel:
         returned only with `residuals=True`. Raises ShapeError (a ValueError) naming what does not
         fit.
         """
-        if tuple([a.shape for a in inputs]) != self._shapes:
-            self._explain_shapes(inputs)
-        for array, dtype in zip(inputs, self._dtypes, strict=True):
-            if array.dtype != dtype:
-                self._explain_dtype(inputs)
+        if tuple(map(_form, inputs)) != self._input_forms:
+            self._explain_inputs(inputs)
         values = self.problem.scalars(self._named_scalars(scalars)) if scalars else self._scalars
-        executable, outputs = self._executable, ()
+        call, results = self._call, None  # type: Any, Any
+        if call is not None and out is None:
+            empty = self._empty
+            results = [empty(shape, dtype) for shape, dtype in self._output_forms]
+        elif out is not None:
+            results = self._given_outputs(out)
         try:
-            if executable is None:
-                executable = self._executable = self.served.build()
-            if executable.takes_outputs or out is not None:
-                outputs = self._outputs(out)
-            results = executable(*inputs, *outputs, *values)
-        except ShapeError:
-            raise
+            if call is not None:
+                call(*inputs, *results, *values)
+            else:
+                results = self._run(inputs, results, values)
         except Exception as error:
-            results = self._run_next_best(error, inputs, self._outputs(out), values)
-        return self._pick(results, residuals)
+            results = self._run_next_best(error, inputs, results, values)
+        if self._only is not None and not residuals:
+            return results[self._only]
+        return self._several(results, residuals)
 
-    def _outputs(self, out: Any) -> tuple[Any, ...]:
-        """Arrays for every fresh output: the caller's, or new ones."""
-        from numpy import empty
+    def _run(self, inputs: Any, outputs: Any, values: tuple[float, ...]) -> Any:
+        """The general way: builds at the first call, lets a variant make its own outputs."""
+        if self._executable is None:
+            self._use(self.served.build())
+        executable = self._executable
+        assert executable is not None
+        if outputs is None and executable.takes_outputs:
+            outputs = self._new_outputs()
+        return executable(*inputs, *(outputs or ()), *values)
 
-        if out is None:
-            return tuple([empty(shape, dtype) for shape, dtype in self._allocate])
+    def _use(self, executable: Executable) -> None:
+        """From now on call this one; directly, where its outputs are just what it is given."""
+        self._executable = executable
+        direct = executable.takes_outputs and not self.problem.operation.updated
+        self._call = executable.call if direct else None
+
+    def _new_outputs(self) -> list[Any]:
+        return [self._empty(shape, dtype) for shape, dtype in self._output_forms]
+
+    def _given_outputs(self, out: Any) -> list[Any]:
+        """The caller's arrays, checked; residuals that are left out are made."""
         given = list(out) if isinstance(out, tuple | list) else [out]
-        tensors = self.problem.operation.fresh_outputs
-        if len(given) != len(self._allocate):
-            # The residuals may be left out, as they are from what a call returns.
-            if len(given) != len(self._returned):
-                names = ", ".join(tensor.name for tensor in tensors)
-                raise ShapeError(f"{self.operation}: out takes {names}; got {len(given)} arrays.")
-            given = [
-                given[self._returned.index(index)]
-                if index in self._returned
-                else empty(shape, dtype)
-                for index, (shape, dtype) in enumerate(self._allocate)
-            ]
-        for array, (shape, dtype), tensor in zip(given, self._allocate, tensors, strict=True):
-            if array.shape != shape or array.dtype != dtype:
-                found = f"{array.dtype} {array.shape}"
-                raise ShapeError(
-                    f"{self.operation}: out {tensor} must be {dtype} {shape}, got {found}."
-                )
-        return tuple(given)
+        if len(given) != len(self._output_forms):
+            given = self._with_residuals(given)
+        if tuple(map(_form, given)) != self._output_forms:
+            self._explain_outputs(given)
+        return given
 
-    def _pick(self, results: tuple[Any, ...], residuals: bool) -> Any:
+    def _with_residuals(self, given: list[Any]) -> list[Any]:
+        if len(given) != len(self._returned):
+            names = ", ".join(tensor.name for tensor in self.problem.operation.fresh_outputs)
+            raise ShapeError(f"{self.operation}: out takes {names}; got {len(given)} arrays.")
+        every = self._new_outputs()
+        for index, array in zip(self._returned, given, strict=True):
+            every[index] = array
+        return every
+
+    def _several(self, results: Any, residuals: bool) -> Any:
         if residuals:
-            return results if len(results) > 1 else results[0]
-        if len(self._returned) == 1:
-            return results[self._returned[0]]
+            return tuple(results) if len(results) > 1 else results[0]
         return tuple([results[index] for index in self._returned])
 
     def _named_scalars(self, given: dict[str, float | None]) -> dict[str, float | None]:
@@ -158,24 +170,27 @@ class Kernel:
 
     def _run_next_best(
         self, error: Exception, inputs: Any, outputs: Any, values: tuple[float, ...]
-    ) -> tuple[Any, ...]:
+    ) -> Any:
         """Quarantine the failed variant and let the next best serve the call."""
         if self.problem.operation.updated:
             raise error  # the inputs may be half updated; a second run would not be the same call
         while True:
             self.served = self._serve_next(self.variant, error)
             try:
-                self._executable = self.served.build()
-                return self._executable(*inputs, *outputs, *values)
+                self._use(self.served.build())
+                return self._run(inputs, outputs, values)
             except Exception as next_error:
                 if self.origin == "reference":
                     raise
                 error = next_error
 
-    def _explain_shapes(self, inputs: tuple[Any, ...]) -> None:
+    def _explain_inputs(self, inputs: tuple[Any, ...]) -> None:
+        """Raise the ShapeError that names what does not fit."""
         operation = self.problem.operation
         sizes = operation.sizes_from_arrays([array.shape for array in inputs])
-        for tensor, array, shape in zip(operation.inputs, inputs, self._shapes, strict=True):
+        for tensor, array, (shape, dtype) in zip(
+            operation.inputs, inputs, self._input_forms, strict=True
+        ):
             if array.shape != shape:
                 differing = [
                     f"{dim}={sizes[dim]} (dispatched for {self.problem.sizes[dim]})"
@@ -185,13 +200,18 @@ class Kernel:
                 raise ShapeError(
                     f"{operation.name}: {tensor.name} has {', '.join(differing)}; dispatch again."
                 )
-
-    def _explain_dtype(self, inputs: tuple[Any, ...]) -> None:
-        tensors = self.problem.operation.inputs
-        for tensor, array, dtype in zip(tensors, inputs, self._dtypes, strict=True):
             if array.dtype != dtype:
                 raise ShapeError(
-                    f"{self.operation}: {tensor.name} is {array.dtype}, dispatched for {dtype}."
+                    f"{operation.name}: {tensor.name} is {array.dtype}, dispatched for {dtype}."
+                )
+
+    def _explain_outputs(self, given: list[Any]) -> None:
+        tensors = self.problem.operation.fresh_outputs
+        for array, (shape, dtype), tensor in zip(given, self._output_forms, tensors, strict=True):
+            if array.shape != shape or array.dtype != dtype:
+                found = f"{array.dtype} {array.shape}"
+                raise ShapeError(
+                    f"{self.operation}: out {tensor} must be {dtype} {shape}, got {found}."
                 )
 
     def __repr__(self) -> str:
