@@ -16,7 +16,7 @@ from autotune.inputs import Buffers
 FACTOR = 2.0
 """How much worse than a plain implementation an output may be unless its operation says more."""
 
-FLOOR_ULPS = 8.0
+FLOOR_ULPS = 16.0
 """Errors up to so many units in the last place of the output's magnitude always pass.
 
 A plain implementation can be exact by luck (small sizes, powers of two); a handful of roundings in

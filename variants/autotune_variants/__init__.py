@@ -2,6 +2,7 @@
 
 from autotune_variants import proposals
 from autotune_variants.attention import (
+    plain,
     tiled,
     variants_backward,
     variants_forward,
@@ -10,6 +11,7 @@ from autotune_variants.attention import (
 from autotune_variants.decode import variants as variants_decode
 
 __all__ = [
+    "plain",
     "proposals",
     "tiled",
     "variants_backward",

@@ -101,7 +101,7 @@ def _gradients(arrays: Mapping[str, Array], grads: tuple[Array, ...], scale: flo
     np.matmul(_stacked(a, kv_heads).swapaxes(-1, -2), _stacked(grad_out, kv_heads), out=grad_v)
 
 
-@variant(attention, "numpy_plain", passes=FORWARD, intermediates=(_A, _LINE), **_COMMON)
+@variant(attention, "numpy", passes=FORWARD, intermediates=(_A, _LINE), **_COMMON)
 def forward(problem: Any, config: Mapping[str, Any]) -> Run:
     """Scores, softmax and product one after the other on whole matrices."""
     causal = bool(problem.flags["causal"])
@@ -114,7 +114,7 @@ def forward(problem: Any, config: Mapping[str, Any]) -> Run:
 
 
 @variant(
-    *(attention_backward, "numpy_plain"),
+    *(attention_backward, "numpy"),
     passes=(*WEIGHTS, *GRADIENTS),
     intermediates=(_A, _GS, _LINE),
     **_COMMON,
@@ -138,7 +138,7 @@ def backward(problem: Any, config: Mapping[str, Any]) -> Run:
 
 
 @variant(
-    *(attention_train, "numpy_plain"),
+    *(attention_train, "numpy"),
     passes=(*FORWARD, *GRADIENTS),
     intermediates=(_LSE, _A, _GS, _LINE),
     **_COMMON,
