@@ -27,7 +27,7 @@ def test_every_tile_size_is_right(operation: str, name: str) -> None:
     )
     tried = [c for c in configs(variant, problem, local_cpu()) if c["placement"] == "free"]
     assert len({(c["block_q"], c["block_k"]) for c in tried}) == 4 * 5
-    for config in tried[:: max(len(tried) // 12, 1)]:
+    for config in tried[:: max(len(tried) // 6, 1)]:
         assert faults(variant, problem, config, "packed") == [], config
 
 
@@ -36,7 +36,7 @@ def test_decode_is_right_for_every_config(name: str) -> None:
     variant = registry.variant("decode", name)
     problem = Problem.of(variant.operation, {"B": 2, "H": 4, "Hkv": 2, "N": 700, "D": 40})
     tried = [c for c in configs(variant, problem, local_cpu()) if c["placement"] == "free"]
-    for config in tried[:: max(len(tried) // 12, 1)]:
+    for config in tried[:: max(len(tried) // 6, 1)]:
         assert faults(variant, problem, config, "packed") == [], config
 
 
