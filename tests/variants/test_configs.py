@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from contract_arrays import boxed
-from contract_runs import expected, faults, random_inputs, run
+from contract_runs import expected, faults, random_inputs, run, smallest_tiles
 
 import autotune_variants  # noqa: F401
 from autotune.device import local_cpu
@@ -29,6 +31,29 @@ def test_every_tile_size_is_right(operation: str, name: str) -> None:
     assert len({(c["block_q"], c["block_k"]) for c in tried}) == 4 * 5
     for config in tried[:: max(len(tried) // 6, 1)]:
         assert faults(variant, problem, config, "packed") == [], config
+
+
+@pytest.mark.parametrize("operation", ["attention", "attention_backward", "attention_train"])
+def test_arrangements_use_only_the_arrays_they_declare(
+    operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Roomy arrays in place of the empty ones that stand for all others: nothing writes there."""
+    roomy = {2: (4, 400), 3: (4, 200, 200), 4: (2, 4, 200, 200), 5: (2, 2, 4, 200, 64)}
+    absent: list[np.ndarray] = []
+
+    def empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        absent.append(np.full(roomy[len(shape)], np.nan, dtype))
+        return absent[-1]
+
+    monkeypatch.setattr("autotune_variants.attention.plan.np", SimpleNamespace(empty=empty))
+    sizes = {"B": 2, "H": 4, "Hkv": 2, "Nq": 50, "Nk": 70, "D": 20, "Dv": 24}
+    for variant in registry.variants(operation):
+        problem = Problem.of(variant.operation, sizes, causal=True)
+        if "order" in variant.tunable_names:
+            found = faults(variant, problem, smallest_tiles(variant, problem), "packed")
+            assert found == [], variant.name
+    assert absent
+    assert all(np.isnan(array).all() for array in absent)
 
 
 @pytest.mark.parametrize("name", ["split", "unsplit", "three_pass"])
@@ -57,7 +82,7 @@ def test_read_only_inputs_and_other_layouts_need_no_new_compilation() -> None:
         registry.variant("attention", "online"),
         registry.variant("decode", "unsplit"),
     )
-    tiles = Config(block_q=16, block_k=32, threads=1, placement="free")
+    tiles = Config(block_q=16, block_k=32, order="consecutive", threads=1, placement="free")
     for variant, config in ((attention, tiles), (decode, Config(block=32, threads=1))):
         problem = Problem.of(variant.operation, {"B": 1, "H": 2, "N": 40, "D": 8})
         given = random_inputs(problem, 1.0)

@@ -15,6 +15,7 @@ from autotune_variants.attention.kernels_tiles import (
     clear,
     locate,
     pack,
+    share,
     unpack,
 )
 from autotune_variants.attention.plan import Step
@@ -62,7 +63,8 @@ def column_product(worker: int, plan: Any, operands: Any, tiles: Any) -> None:
     x_tile, acc = tiles
     batch, heads, keys, features = target.shape
     queries, group = x.shape[2], x.shape[1] // heads
-    for task in range(worker, batch * heads * blocks_of(keys, plan.block_k), plan.threads):
+    first_task, stop, step = share(worker, batch * heads * blocks_of(keys, plan.block_k), plan)
+    for task in range(first_task, stop, step):
         b, kv, first, count = locate(task, heads, keys, plan.block_k)
         clear(acc, count)
         for h in range(kv * group, (kv + 1) * group):
@@ -80,7 +82,8 @@ def column_sweep(worker: int, plan: Any, operands: Any, line: Any) -> None:
     weights, x, target = operands
     batch, heads, keys, features = target.shape
     queries, group = x.shape[2], x.shape[1] // heads
-    for task in range(worker, batch * heads * blocks_of(keys, plan.block_k), plan.threads):
+    first_task, stop, step = share(worker, batch * heads * blocks_of(keys, plan.block_k), plan)
+    for task in range(first_task, stop, step):
         b, kv, first, count = locate(task, heads, keys, plan.block_k)
         start = first_row(first, queries, keys, plan)
         for d in range(features):

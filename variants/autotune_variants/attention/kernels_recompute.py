@@ -21,6 +21,7 @@ from autotune_variants.attention.kernels_tiles import (
     pack,
     pack_transposed,
     scale_row,
+    share,
     unpack,
     visible,
 )
@@ -36,7 +37,8 @@ def forward_online(worker: int, t: Any, s: Any, plan: Any) -> None:
     batch, heads, queries, depth = t.q.shape
     keys, acc, stats = t.k.shape[2], s.acc_out[worker], s.row_stats[worker]
     tasks = batch * heads * blocks_of(queries, plan.block_q)
-    for task in range(worker, tasks, plan.threads):
+    first_task, stop, step = share(worker, tasks, plan)
+    for task in range(first_task, stop, step):
         b, h, start, count = locate(task, heads, queries, plan.block_q)
         kv = h // (heads // t.k.shape[1])
         pack(s.q_tile[worker], t.q[b, h], start, count)
@@ -80,7 +82,8 @@ def online_step(acc: Any, scores: Any, stats: Any, seen: int) -> None:
 def corrections(worker: int, t: Any, s: Any, plan: Any) -> None:
     """corrections[ir] = sum of out * dO over a row, which equals the row's sum of A * GA."""
     batch, heads, queries, _ = t.grad_out.shape
-    for row in range(worker, batch * heads * queries, plan.threads):
+    first, stop, step = share(worker, batch * heads * queries, plan)
+    for row in range(first, stop, step):
         b, h, i = row // (heads * queries), row // queries % heads, row % queries
         s.corrections[b, h, i] = dot(t.out[b, h, i], t.grad_out[b, h, i])
 
@@ -91,7 +94,8 @@ def query_tiles(worker: int, t: Any, s: Any, plan: Any) -> None:
     batch, heads, queries, depth = t.q.shape
     acc, k_tile, gs = s.acc_q[worker], s.k_tile[worker], s.gradients[worker]
     tasks = batch * heads * blocks_of(queries, plan.block_q)
-    for task in range(worker, tasks, plan.threads):
+    first_task, stop, step = share(worker, tasks, plan)
+    for task in range(first_task, stop, step):
         b, h, start, count = locate(task, heads, queries, plan.block_q)
         kv = h // (heads // t.k.shape[1])
         pack(s.q_tile[worker], t.q[b, h], start, count)
@@ -115,7 +119,8 @@ def key_tiles(worker: int, t: Any, s: Any, plan: Any) -> None:
     queries, features, group = t.q.shape[2], t.v.shape[3], t.q.shape[1] // max(heads, 1)
     acc_k, acc_v = s.acc_k[worker], s.acc_v[worker]
     a, gs = s.scores[worker].T, s.gradients[worker].T
-    for task in range(worker, batch * heads * blocks_of(keys, plan.block_k), plan.threads):
+    first_task, stop, step = share(worker, batch * heads * blocks_of(keys, plan.block_k), plan)
+    for task in range(first_task, stop, step):
         b, kv, first, columns = locate(task, heads, keys, plan.block_k)
         clear(acc_k, columns)
         clear(acc_v, columns)

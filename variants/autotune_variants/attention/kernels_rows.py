@@ -20,6 +20,7 @@ from autotune_variants.attention.kernels_tiles import (
     pack,
     pack_transposed,
     scale_row,
+    share,
     unpack,
     visible,
 )
@@ -39,7 +40,8 @@ def rows(worker: int, t: Any, s: Any, plan: Any) -> None:
     clear_parts(s.key_parts, worker, plan.steps & _GRAD_K)
     clear_parts(s.value_parts, worker, plan.steps & _GRAD_V)
     tasks = batch * heads * blocks_of(queries, plan.block_q)
-    for task in range(worker, tasks, plan.threads):
+    first_task, stop, step = share(worker, tasks, plan)
+    for task in range(first_task, stop, step):
         b, h, start, count = locate(task, heads, queries, plan.block_q)
         kv = h // (heads // t.k.shape[1])
         k, v = t.k[b, kv], t.v[b, kv]

@@ -37,6 +37,18 @@ def locate(task: int, heads: int, length: int, size: int) -> tuple[int, int, int
     return task // blocks // heads, task // blocks % heads, start, min(size, length - start)
 
 
+@njit(**INLINED)
+def share(worker: int, tasks: int, plan: Any) -> tuple[int, int, int]:
+    """(first, stop, step) of a worker's tasks: every so many, or a run of them.
+
+    Which of the two does not depend on timing, and so neither do sums.
+    """
+    if plan.consecutive:
+        size = (tasks + plan.threads - 1) // plan.threads
+        return worker * size, min((worker + 1) * size, tasks), 1
+    return worker, tasks, plan.threads
+
+
 @njit(**KERNEL)
 def visible(row: int, queries: int, keys: int, causal: bool) -> int:
     """How many keys query `row` may attend; causal masks are aligned bottom-right."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune import Pass, Placement, PowerOfTwo, Threads
+from autotune import Choice, Pass, Placement, PowerOfTwo, Threads
 
 _ROWS = {"B": 1, "H": 1, "Nq": "block_q"}
 _COLUMNS = {"B": 1, "Hkv": 1, "Nk": "block_k"}
@@ -194,6 +194,7 @@ GRADIENTS: dict[str, tuple[Pass, ...]] = {
 TUNABLES = (
     PowerOfTwo("block_q", 16, 128, default=64),
     PowerOfTwo("block_k", 32, 512, default=128),
+    Choice("order", ("interleaved", "consecutive")),  # in which workers take blocks
     Threads(),
     Placement(),
 )

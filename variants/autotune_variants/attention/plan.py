@@ -27,7 +27,7 @@ class Step(IntFlag):
 
 
 class Plan(NamedTuple):
-    """Run-time choices: workers, tile sizes, mask, scale, what to do (a `Step`)."""
+    """Run-time choices: workers, tile sizes, mask, scale, what to do (a `Step`), order of tasks."""
 
     threads: int
     block_q: int
@@ -35,6 +35,7 @@ class Plan(NamedTuple):
     causal: bool
     scale: float
     steps: int
+    consecutive: bool
 
 
 class Tensors(NamedTuple):
@@ -107,6 +108,7 @@ def staged(
     written = [name for name in ("out", "lse") if name not in (t.name for t in operation.inputs)]
     fixed = (int(config["threads"]), int(config["block_q"]), int(config["block_k"]))
     causal = bool(problem.flags["causal"])
+    consecutive = config["order"] == "consecutive"
     parallel = [(sweep(kernel, problem.dtype), int(steps)) for kernel, steps in stages]
 
     def run(*arguments: Any) -> None:
@@ -116,6 +118,6 @@ def staged(
         t = [arrays[name] for name in Tensors._fields]
         s = Temporaries(*[arrays[name] for name in Temporaries._fields])
         for run_stage, steps in parallel:
-            run_stage(*t, s, Plan(*fixed, causal, arguments[-1], steps))
+            run_stage(*t, s, Plan(*fixed, causal, arguments[-1], steps, consecutive))
 
     return run

@@ -48,7 +48,7 @@ def sweep(work: Callable[..., None], dtype: str) -> Callable[..., None]:
         for name in Tensors._fields
     ]
     temporaries = [array_kind(dtype, DIMS[name]) for name in Temporaries._fields]
-    choices = [types.int64] * 3 + [types.boolean, types.float64, types.int64]
+    choices = [types.int64] * 3 + [types.boolean, types.float64, types.int64, types.boolean]
     named: Any = types.NamedTuple
     t, rest = named(tensors, Tensors), (named(temporaries, Temporaries), named(choices, Plan))
     pointer = Pointer(work, types.void(types.int64, t, *rest))
