@@ -77,13 +77,21 @@ def rows(worker: int, t: Any, s: Any, plan: Any) -> None:
         if plan.steps & _GRAD_Q:
             weighted_sum(s.acc_q[worker], gs, k, s.k_tile[worker], shape)
             unpack(t.grad_q[b, h], start, count, s.acc_q[worker], 1.0)
-        if plan.steps & _GRAD_K:
-            pack(s.q_tile[worker], t.q[b, h], start, count)
-            sizes = (end, count, k.shape[1])
-            multiply_add(s.key_parts[worker, b, kv], gs.T, s.q_tile[worker], sizes)
-        if plan.steps & _GRAD_V:
-            sizes = (end, count, v.shape[1])
-            multiply_add(s.value_parts[worker, b, kv], a.T, s.g_tile[worker], sizes)
+        add_block(worker, t, s, plan, (b, h, start, count), (a, gs, end))
+
+
+@njit(**INLINED)
+def add_block(worker: int, t: Any, s: Any, plan: Any, at: Any, weights: Any) -> None:
+    """Add a block's GS^T Q and A^T dO to this worker's parts of GK and GV, if asked for."""
+    (b, h, start, count), (a, gs, end) = at, weights
+    kv = h // (t.q.shape[1] // t.k.shape[1])
+    if plan.steps & _GRAD_K:
+        pack(s.q_tile[worker], t.q[b, h], start, count)
+        sizes = (end, count, t.q.shape[3])
+        multiply_add(s.key_parts[worker, b, kv], gs.T, s.q_tile[worker], sizes)
+    if plan.steps & _GRAD_V:
+        sizes = (end, count, t.v.shape[3])
+        multiply_add(s.value_parts[worker, b, kv], a.T, s.g_tile[worker], sizes)
 
 
 @njit(**INLINED)
