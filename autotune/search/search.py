@@ -81,8 +81,7 @@ class Search:
     candidate that failed; it also accepts candidates that were never asked for, which is how a
     campaign resumes. The order: the default of every variant, the `seeds` (winners of
     neighbouring problems) that are in the space, the config with the least predicted traffic of
-    every variant still in the race, the best candidate at every other thread count
-    (what moves a CPU's time the most), then neighbours of the best and the model's suggestions.
+    every variant still in the race, then neighbours of the best and the model's suggestions.
     The same space, seed, seeds and answers give the same proposals.
     """
 
@@ -156,10 +155,6 @@ class Search:
         for known in self._known.values():
             if known.home.predicted is not None and self._alive(known):
                 yield known, known.home.predicted
-        leader = min(self._known.values(), key=lambda known: known.best_seconds, default=None)
-        if leader is not None and leader.best is not None:
-            for row in leader.home.along("threads", leader.best):
-                yield leader, row
 
     def _alive(self, known: _Known) -> bool:
         if self._whole:

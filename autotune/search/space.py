@@ -93,16 +93,6 @@ class VariantSpace:
                 total += 0.5 * (apart > 0)
         return total
 
-    def along(self, axis: str, row: int) -> list[int]:
-        """Rows that differ from a row on the named axis alone, in the order of its values."""
-        names = [each.name for each in self.axes]
-        if axis not in names:
-            return []
-        differs = self.points != self.points[row]
-        alone = (differs.sum(axis=1) == 1) & differs[:, names.index(axis)]
-        rows = np.flatnonzero(alone)
-        return rows[np.argsort(self.points[rows, names.index(axis)])].tolist()
-
     def neighbours(self, row: int) -> list[int]:
         """Rows that differ in one axis only: the next admissible value up and down, or any other.
 

@@ -1,4 +1,4 @@
-"""A plugin for the real worker: `campaign_scale`, with variants that win, lose, lie, raise and die."""
+"""A plugin for the real worker: `campaign_scale`, whose variants win, lose, lie, raise and die."""
 
 from __future__ import annotations
 

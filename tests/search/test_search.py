@@ -134,23 +134,3 @@ def test_recorded_kernels_of_others(name: str, shared: Path) -> None:
 def test_importing_the_search_loads_no_optuna() -> None:
     code = "import autotune.search, sys; print('optuna' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
-
-
-def test_the_best_is_tried_at_every_thread_count_before_anything_else() -> None:
-    threads = (True, (1, 2, 4, 8, 16))
-    tile = (True, tuple(range(16)))
-    space = Space(
-        (
-            grid("slow", (4, 8), threads=threads, tile=tile),
-            grid("fast", (4, 8), threads=threads, tile=tile),
-        )
-    )
-    search = Search(space)
-    asked = []
-    for _ in range(6):
-        candidate = search.ask()
-        assert candidate is not None
-        asked.append(candidate)
-        search.tell(candidate, 2.0 if candidate.variant == "slow" else 1.0)
-    ladder = [Candidate("fast", Config(threads=n, tile=8)) for n in (1, 2, 4, 8)]
-    assert asked[2:] == ladder

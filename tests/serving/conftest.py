@@ -11,8 +11,8 @@ import pytest
 
 from autotune import serving
 from autotune.device import local_cpu
-from autotune.lookup import forget
 from autotune.fingerprint import fingerprint, toolchain
+from autotune.lookup import forget
 from autotune.model import Choice as Options
 from autotune.model import Intermediate, Operation, Pass, Problem
 from autotune.registry import operation, registry, variant

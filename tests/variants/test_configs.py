@@ -83,7 +83,7 @@ def test_read_only_inputs_and_other_layouts_need_no_new_compilation() -> None:
         registry.variant("decode", "unsplit"),
     )
     tiles = Config(block_q=16, block_k=32, order="consecutive", threads=1, placement="free")
-    for variant, config in ((attention, tiles), (decode, Config(block=32, threads=1))):
+    for variant, config in ((attention, tiles), (decode, Config(block=32, ahead=0, threads=1))):
         problem = Problem.of(variant.operation, {"B": 1, "H": 2, "N": 40, "D": 8})
         given = random_inputs(problem, 1.0)
         counts = []

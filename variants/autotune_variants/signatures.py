@@ -27,10 +27,8 @@ def compile_only(function: Any, kinds: Sequence[Any]) -> None:
     """
     with _lock:
         function.disable_compile(False)
-        try:
-            function.compile(tuple(kinds))
-        finally:
-            function.disable_compile()
+        function.compile(tuple(kinds))
+        function.disable_compile()
 
 
 class Pointer(types.WrapperAddressProtocol):

@@ -73,6 +73,19 @@ def _store(typing_context: Any, row: Any, index: Any, value: Any) -> tuple[Any, 
     return types.void(row, types.intp, value), generate
 
 
+def _prefetch(typing_context: Any, row: Any, index: Any) -> tuple[Any, Generate]:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        integer = ir.IntType(32)
+        element = _pointer(context, builder, row, *arguments)
+        byte = builder.bitcast(element, ir.IntType(8).as_pointer())
+        shape = ir.FunctionType(ir.VoidType(), [byte.type, integer, integer, integer])
+        function = _declare(builder.module, shape, "llvm.prefetch.p0")
+        builder.call(function, [byte, integer(0), integer(3), integer(1)])
+        return context.get_dummy_value()
+
+    return types.void(row, types.intp), generate
+
+
 def _splat(typing_context: Any, scalar: Any) -> tuple[Any, Generate]:
     vector = Vector(scalar)
 
@@ -143,6 +156,9 @@ load: Any = intrinsic(_load)
 
 store: Any = intrinsic(_store)
 """store(row, index, vector): the opposite."""
+
+prefetch: Any = intrinsic(_prefetch)
+"""prefetch(row, index): ask for the cache line of an element; one past the end does no harm."""
 
 splat: Any = intrinsic(_splat)
 """splat(x): a vector with x in every lane."""

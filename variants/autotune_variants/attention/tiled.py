@@ -33,7 +33,7 @@ _VALUE_PARTS = Intermediate("value_parts", (f"B*{_COPIES}", "Hkv", "Nk", "Dv"))
 
 def _forward_tiles(tiles: str) -> str:
     """Numbers one worker needs in `forward_scratch`."""
-    return f"(D + Dv)*(block_q + block_k) + ({tiles}*(block_k + 1) + 4)*block_q"
+    return f"(D + Dv)*(block_q + block_k) + ({tiles}*(block_k + 1) + 5)*block_q"
 
 
 _BACKWARD_TILES = (

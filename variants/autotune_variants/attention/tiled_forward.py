@@ -47,10 +47,12 @@ def online_softmax(scores: Any, keys: Any, queries: Any, state: Any, accumulated
     """Scores (keys by queries) become weights relative to the running maximum.
 
     `state` holds per query the running maximum, the running sum, the last correction (by which
-    the rows of `accumulated` are rescaled), and what is subtracted: the maximum, or 0 for -inf.
+    the rows of `accumulated` are rescaled), what is subtracted (the maximum, or 0 for -inf), and
+    the sum over this tile: added up apart, since one chain of additions over thousands of keys
+    would lose two digits.
     """
     full_width_vectors()
-    largest, total, correction, base = state[0], state[1], state[2], state[3]
+    largest, total, correction, base, part = state[0], state[1], state[2], state[3], state[4]
     zero = scores.dtype.type(0)
     for i in range(queries):
         correction[i] = largest[i]
@@ -62,12 +64,14 @@ def online_softmax(scores: Any, keys: Any, queries: Any, state: Any, accumulated
         changed |= largest[i] != correction[i]
         base[i] = zero if largest[i] == -np.inf else largest[i]
         correction[i] = exp(correction[i] - base[i])
-        total[i] *= correction[i]
+        part[i] = zero
     for j in range(keys):
         for i in range(queries):
             weight = exp(scores[j, i] - base[i])
             scores[j, i] = weight
-            total[i] += weight
+            part[i] += weight
+    for i in range(queries):
+        total[i] = total[i] * correction[i] + part[i]
     if changed:
         for i in range(queries):
             for d in range(accumulated.shape[1]):
@@ -105,7 +109,7 @@ def forward_scratch(table: Any, address: Any, sizes: Any, tiles: Any) -> Any:
     columns, end = carve(table, address, d, block_q)
     weights, end = carve(table, end, tiles * block_k, block_q)
     peaks, end = carve(table, end, tiles, block_q)
-    state, end = carve(table, end, 4, block_q)
+    state, end = carve(table, end, 5, block_q)
     accumulated, end = carve(table, end, block_q, dv)
     key_rows, end = carve(table, end, block_k, d)
     value_rows, end = carve(table, end, block_k, dv)

@@ -18,7 +18,7 @@ from autotune_variants.attention.kernels_tiles import (
     scale_row,
 )
 from autotune_variants.fastmath import LOG2E, exp2
-from autotune_variants.simd import fma, load, splat, total
+from autotune_variants.simd import fma, load, prefetch, splat, total
 from autotune_variants.views import any_strides
 
 
@@ -33,10 +33,11 @@ class Tiles(NamedTuple):
 
 
 @njit(**KERNEL)
-def dot_products(weights: Any, queries: Any, keys: Any) -> None:
+def dot_products(weights: Any, queries: Any, keys: Any, later: Any, ahead: int) -> None:
     """weights[g, i] = queries[g] . keys[i], four keys at a time; rows of keys are contiguous.
 
-    Each key is read once for all queries of the group. A ragged end repeats the last key.
+    Each key is read once for all queries of the group. A ragged end repeats the last key. Unless
+    `ahead` is 0, key i + ahead and row i of `later` are prefetched meanwhile.
     """
     count, depth = keys.shape
     lanes = 64 // keys.itemsize
@@ -44,6 +45,9 @@ def dot_products(weights: Any, queries: Any, keys: Any) -> None:
     for i in range(0, count, 4):
         i1, i2, i3 = min(i + 1, count - 1), min(i + 2, count - 1), min(i + 3, count - 1)
         k0, k1, k2, k3 = keys[i], keys[i1], keys[i2], keys[i3]
+        if ahead:
+            prefetch_rows(keys, i + ahead)
+            prefetch_rows(later, i)
         for g in range(queries.shape[0]):
             s0 = splat(queries.dtype.type(0))
             s1, s2, s3 = s0, s0, s0
@@ -59,14 +63,24 @@ def dot_products(weights: Any, queries: Any, keys: Any) -> None:
 
 
 @njit(**INLINED)
+def prefetch_rows(rows: Any, i: int) -> None:
+    """Ask for rows i to i + 3."""
+    for d in range(0, rows.shape[1], 64 // rows.itemsize):
+        prefetch(rows[i], d)
+        prefetch(rows[i + 1], d)
+        prefetch(rows[i + 2], d)
+        prefetch(rows[i + 3], d)
+
+
+@njit(**INLINED)
 def attend(k: Any, v: Any, span: Any, tiles: Any, part: Any, stats: Any) -> None:
-    """Online softmax of a group's queries over the keys of `span` = (first, end, block).
+    """Online softmax of a group's queries over the keys of `span` = (first, end, block, ahead).
 
     Leaves in `part` (G, Dv) the sum of exponentials times values, in `stats` (2, G) the maximum
     and the sum of exponentials. Each block is summed from 0 and then added, so that rounding
     errors grow with the number of blocks, not of keys.
     """
-    first, end, block = span
+    first, end, block, ahead = span
     queries, weights, sums = tiles.queries, tiles.weights, tiles.sums
     clear(part, part.shape[0])
     for g in range(queries.shape[0]):
@@ -74,10 +88,12 @@ def attend(k: Any, v: Any, span: Any, tiles: Any, part: Any, stats: Any) -> None
     for start in range(first, end, block):
         count = min(block, end - start)
         if k.strides[1] == k.itemsize:
-            dot_products(weights, queries, any_strides(k[start : start + count]))
+            keys, values = any_strides(k[start : start + count]), any_strides(v[start:])
+            dot_products(weights, queries, keys, values, ahead)
         else:
             pack(tiles.keys, k, start, count)
-            dot_products(weights, queries, any_strides(tiles.keys[:count]))
+            keys = any_strides(tiles.keys[:count])
+            dot_products(weights, queries, keys, keys, 0)
         clear(sums, sums.shape[0])
         for g in range(queries.shape[0]):
             peak = max(stats[0, g], largest(weights[g], count))
@@ -126,8 +142,8 @@ def pack_scaled(queries: Any, q: Any, first: int, scale: float) -> None:
 
 
 @njit(**INLINED)
-def attend_split(task: int, inputs: Any, partial: Any, tiles: Any, scale: float) -> None:
-    """One split of one key-value head; `task` counts batch, head, split."""
+def attend_split(task: int, inputs: Any, partial: Any, tiles: Any, how: Any) -> None:
+    """One split of one key-value head; `task` counts batch, head, split, how is (scale, ahead)."""
     q, k, v = inputs
     parts, stats = partial
     heads, splits, group = parts.shape[1], parts.shape[2], parts.shape[3]
@@ -135,8 +151,8 @@ def attend_split(task: int, inputs: Any, partial: Any, tiles: Any, scale: float)
     chunk = (k.shape[2] + splits - 1) // splits
     first = min(split * chunk, k.shape[2])
     end = min(first + chunk, k.shape[2])
-    pack_scaled(tiles.queries, q[b], kv * group, scale)
-    span = (first, end, tiles.weights.shape[1])
+    pack_scaled(tiles.queries, q[b], kv * group, how[0])
+    span = (first, end, tiles.weights.shape[1], how[1])
     attend(k[b, kv], v[b, kv], span, tiles, parts[b, kv, split], stats[b, kv, split])
 
 

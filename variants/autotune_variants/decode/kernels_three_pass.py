@@ -107,10 +107,12 @@ def score(worker: int, inputs: Any, scores: Any, peaks: Any, tiles: Any, scale: 
             count = min(packed.shape[0], end - start)
             line = scores[b, kv, :, start : start + count]
             if k.strides[3] == k.itemsize:
-                dot_products(line, queries, any_strides(k[b, kv, start : start + count]))
+                keys = any_strides(k[b, kv, start : start + count])
+                dot_products(line, queries, keys, keys, 0)
             else:
                 pack(packed, k[b, kv], start, count)
-                dot_products(line, queries, any_strides(packed[:count, : k.shape[3]]))
+                keys = any_strides(packed[:count, : k.shape[3]])
+                dot_products(line, queries, keys, keys, 0)
         for g in range(group):
             peaks[worker, b, kv, g] = largest(scores[b, kv, g, first:end], end - first)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotune import Intermediate, Pass, Placement, PowerOfTwo, Threads, variant
+from autotune import Choice, Intermediate, Pass, Placement, PowerOfTwo, Threads, variant
 from autotune_variants.decode.operations import decode
 
 Run = Callable[..., None]
 
 _GROUP = "H // max(Hkv, 1)"
+# Prefetching pays where K and V come from memory and costs where they are in a near cache.
+_AHEAD = Choice("ahead", (0, 32), ordered=True)
 _READ_ONCE = "2*B*H*N*(D + Dv)"
 
 
@@ -44,6 +46,7 @@ def _temporaries(splits: str | int) -> tuple[Intermediate, ...]:
     tunables=(
         PowerOfTwo("splits", 2, 256, default=16),
         PowerOfTwo("block", 32, 1024, default=256),
+        _AHEAD,
         Threads(),
         Placement(),
     ),
@@ -58,7 +61,7 @@ def split(problem: Any, config: Mapping[str, Any]) -> Run:
     """The cache cut into splits, each swept once with an online softmax, and combined."""
     from autotune_variants.decode.kernels_split import kernel
 
-    return kernel(problem.dtype, int(config["threads"]))
+    return kernel(problem.dtype, int(config["threads"]), int(config["ahead"]))
 
 
 @variant(
@@ -75,14 +78,14 @@ def split(problem: Any, config: Mapping[str, Any]) -> Run:
         ),
     ),
     intermediates=_temporaries(1),
-    tunables=(PowerOfTwo("block", 32, 1024, default=256), Threads(), Placement()),
+    tunables=(PowerOfTwo("block", 32, 1024, default=256), _AHEAD, Threads(), Placement()),
     constraints=("threads == 1 or threads <= B*Hkv", "block == 32 or block < 2*N"),
 )
 def unsplit(problem: Any, config: Mapping[str, Any]) -> Run:
     """One worker per key-value head: K and V swept once with an online softmax."""
     from autotune_variants.decode.kernels_split import kernel
 
-    return kernel(problem.dtype, int(config["threads"]))
+    return kernel(problem.dtype, int(config["threads"]), int(config["ahead"]))
 
 
 @variant(
