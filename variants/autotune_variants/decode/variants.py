@@ -12,7 +12,7 @@ Run = Callable[..., None]
 
 _GROUP = "H // max(Hkv, 1)"
 # Prefetching pays where K and V come from memory and costs where they are in a near cache.
-_AHEAD = Choice("ahead", (0, 32), ordered=True)
+_AHEAD = Choice("ahead", (0, 32), 32, ordered=True)
 _READ_ONCE = "2*B*H*N*(D + Dv)"
 
 
