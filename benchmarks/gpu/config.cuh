@@ -1,0 +1,80 @@
+// The configuration of one compilation, and the sizes that follow from it. Every macro is set by the host.
+#pragma once
+
+#ifndef REAL
+#define REAL double       // element type: double (DMMA) or float (three TF32 products)
+#endif
+#ifndef STORAGE
+#define STORAGE 0         // tensors hold 0: REAL, 1: bfloat16, 2: float16 (with REAL float and one TF32 product: exact inputs)
+#endif
+#ifndef HEAD_DIM
+#define HEAD_DIM 64
+#endif
+#ifndef ROW_WARPS
+#define ROW_WARPS 4       // warps along the owned dimension: 16 rows each
+#endif
+#ifndef SPLIT_WARPS
+#define SPLIT_WARPS 2     // groups of ROW_WARPS warps, each streaming its own share of the other dimension
+#endif
+#ifndef STEP
+#define STEP 64           // streamed rows per step, of all groups together
+#endif
+#ifndef STAGES
+#define STAGES 2          // streamed tiles in shared memory: 1 loads and waits, 2 overlap
+#endif
+#ifndef CAUSAL
+#define CAUSAL 0
+#endif
+#ifndef ALIGNED
+#define ALIGNED 1         // rows contiguous and 16-byte aligned: asynchronous copies
+#endif
+#ifndef D_CHUNK
+#define D_CHUNK 64        // columns of the result that one block accumulates
+#endif
+#ifndef ATOMIC_GQ
+#define ATOMIC_GQ 0       // the column pass adds GQ by atomics; 0 leaves GQ to the row pass
+#endif
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS 1       // blocks that must fit on one multiprocessor (caps the registers)
+#endif
+#ifndef STORE_SCORES
+#define STORE_SCORES 0    // the forward stores Q K^T and the backward reads it: one product (two, by passes) less
+#endif
+#ifndef SPREAD_COPIES
+#define SPREAD_COPIES 0   // the column pass issues its copies between products instead of before them
+#endif
+#ifndef HOLD_QUERIES
+#define HOLD_QUERIES 0    // the forward keeps its queries in registers instead of rereading shared memory
+#endif
+typedef REAL Real;
+#if STORAGE
+typedef unsigned short Data;
+#else
+typedef REAL Data;
+#endif
+typedef long long i64;
+
+constexpr int kBlock = 16 * ROW_WARPS;
+constexpr int kWarps = ROW_WARPS * SPLIT_WARPS;
+constexpr int kThreads = 32 * kWarps;
+constexpr int kSize = sizeof(Real), kStored = sizeof(Data);
+constexpr int kDepth = (HEAD_DIM + 7) / 8;                            // products along the head
+constexpr int kChunk = D_CHUNK < kDepth * 8 ? D_CHUNK : (HEAD_DIM + 15) / 16 * 16;
+constexpr int kChunks = (HEAD_DIM + kChunk - 1) / kChunk;
+constexpr int kDim = kChunks * kChunk;                                // padded head size
+constexpr int kPitch = (kDim * kStored + 127) / 128 * 128;            // bytes of a row in shared memory
+constexpr int kGroupThreads = 32 * ROW_WARPS;
+constexpr int kShare = STEP / SPLIT_WARPS;                            // streamed rows per step of one group
+constexpr int kTiles = kShare / 8;                                    // 8-wide score tiles of a warp
+constexpr int kGroups = kChunk / 16;                                  // 16-wide result tiles of a warp
+// TF32 accumulators truncate where float64 ones round: for float32 chains are kept short, and shifts are subtracted in
+// float32 after the product instead of starting the accumulators.
+constexpr bool kRounds = kSize == 8;
+static_assert(!(STORE_SCORES && SPREAD_COPIES), "copies are spread over the product that stored scores save");
+static_assert(!(STORE_SCORES && kChunks > 1), "one block a row of scores");
+static_assert(!STORAGE || (kSize == 4 && !ATOMIC_GQ), "16-bit tensors: float32 sums, GQ by the row pass");
+static_assert(kChunks == 1 || kChunk * kStored % 128 == 0, "chunks begin where the swizzle repeats");
+static_assert(STAGES == 1 || STAGES == 2, "one tile or two");
+static_assert(STEP % (8 * SPLIT_WARPS) == 0, "a step gives every warp whole tiles");
+static_assert(!ATOMIC_GQ || kShare % 16 == 0, "the product for GQ takes 16 queries at a time");
+static_assert(kChunk % 16 == 0, "chunks of whole groups");

@@ -1,0 +1,141 @@
+// Backward in one sweep: a block owns 128 keys, streams the queries and adds GQ in float32 by atomics.
+#pragma once
+#include "half_forward.cuh"
+
+constexpr int kQueryTile = QUERY_STEP * kDim * 2, kStage = 2 * kQueryTile + 1024;
+constexpr int kBackwardBytes = 2 * kOwned * kDim * 2 + 2 * kStage + kOwned * QUERY_STEP * 2;
+static_assert(QUERY_STEP == 64, "one swizzled block of queries");
+
+struct Cursor {
+  i64 head, query;
+};
+
+// GQ of the step's queries and this warpgroup's half of the columns: GS lies across (rows are keys), keys likewise.
+__device__ __forceinline__ void step_gq(float (&sum)[kDim / 4], unsigned weights, unsigned keys) {
+#pragma unroll
+  for (int k = 0; k < kOwned / 16; ++k)
+    product<true, true>(sum, descriptor(weights + k * 2048, kOwned * 128), descriptor(keys + k * 2048, kOwned * 128), k > 0);
+}
+
+__device__ __forceinline__ void add_gq(float* to, i64 row, i64 limit, int column, const float (&sum)[kDim / 4]) {
+  const int t = threadIdx.x % 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (row + 8 * half >= limit) continue;
+    float* line = to + (row + 8 * half) * HEAD_DIM;
+#pragma unroll
+    for (int j = 0; j < kDim / 16; ++j) {
+      const int d = column + 8 * j + 2 * t;
+      if (HEAD_DIM % 2 == 0) {
+        if (d < HEAD_DIM)
+          asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(line + d), "f"(sum[4 * j + 2 * half]), "f"(sum[4 * j + 2 * half + 1])
+                       : "memory");
+      } else {
+        if (d < HEAD_DIM) atomicAdd(line + d, sum[4 * j + 2 * half]);
+        if (d + 1 < HEAD_DIM) atomicAdd(line + d + 1, sum[4 * j + 2 * half + 1]);
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void column_pass(const Args& a, i64 item, char* shared) {
+  const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const i64 tiles = (a.nk + kOwned - 1) / kOwned, first = item % tiles * kOwned, shift = a.nk - a.nq;
+  const i64 kv_head = item / tiles % a.kv_heads, batch = item / tiles / a.kv_heads, per_group = a.heads / a.kv_heads;
+  const i64 key = first + group * 64 + warp * 16 + g;
+  const i64 start = CAUSAL ? max(first - shift, 0ll) / QUERY_STEP * QUERY_STEP : 0;
+  const int steps = static_cast<int>(start < a.nq ? (a.nq - start + QUERY_STEP - 1) / QUERY_STEP * per_group : 0);
+  const float c = static_cast<float>(a.scale) * kLog2e;
+  const unsigned keys = shared_address(shared), values = keys + kOwned * kDim * 2, ring = values + kOwned * kDim * 2;
+  const unsigned weights = ring + 2 * kStage, block = group * 64 * 128;
+
+  load_tile<kOwned>(keys, head_of(a.k, batch, kv_head), a.k.n, first, a.nk);
+  load_tile<kOwned>(values, head_of(a.v, batch, kv_head), a.v.n, first, a.nk);
+  Cursor now{kv_head * per_group, start}, next = now;
+  const auto move = [&](Cursor& cursor) {
+    cursor.query += QUERY_STEP;
+    if (cursor.query >= a.nq) cursor.query = start, ++cursor.head;
+  };
+  const auto fetch = [&](int slot) {
+    const unsigned tile = ring + slot * kStage;
+    load_tile<QUERY_STEP>(tile, head_of(a.q, batch, next.head), a.q.n, next.query, a.nq);
+    load_tile<QUERY_STEP>(tile + kQueryTile, head_of(a.grad_out, batch, next.head), a.grad_out.n, next.query, a.nq);
+    const i64 vector = (batch * a.heads + next.head) * a.nq;
+    load_vector<QUERY_STEP>(tile + 2 * kQueryTile, a.lse + vector, next.query, a.nq);
+    load_vector<QUERY_STEP>(tile + 2 * kQueryTile + QUERY_STEP * 4, a.delta + vector, next.query, a.nq);
+    move(next);
+  };
+  if (steps) fetch(0);
+  commit_copies();
+
+  float gk[kDim / 2] = {}, gv[kDim / 2] = {};
+  for (int step = 0; step < steps; ++step, move(now)) {
+    wait_copies<0>();
+    fence_shared();
+    __syncthreads();
+    if (step + 1 < steps) fetch(step + 1 & 1);
+    commit_copies();
+    const unsigned queries = ring + (step & 1) * kStage, grads = queries + kQueryTile;
+    const char* vectors = shared + (queries + 2 * kQueryTile - keys);
+
+    float s[QUERY_STEP / 2], ds[QUERY_STEP / 2];  // transposed: rows are keys
+    wgmma_fence();
+    scores<QUERY_STEP / 2, kOwned, QUERY_STEP>(s, keys + block, queries);
+    wgmma_commit();
+    scores<QUERY_STEP / 2, kOwned, QUERY_STEP>(ds, values + block, grads);
+    wgmma_commit();
+    wgmma_wait<1>();
+    const bool masked = first + kOwned > a.nk || (CAUSAL && first + kOwned - 1 > now.query + shift);
+#pragma unroll
+    for (int j = 0; j < QUERY_STEP / 8; ++j) {
+      const float2 lse = *reinterpret_cast<const float2*>(vectors + (8 * j + 2 * t) * 4);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float& x = s[4 * j + e];
+        x = exp2_fast(fmaf(x, c, (e & 1 ? lse.y : lse.x) * -kLog2e));
+        if (masked) {
+          const i64 row = now.query + 8 * j + 2 * t + (e & 1), column = key + 8 * (e >> 1);
+          if (column >= a.nk || (CAUSAL && column > row + shift)) x = 0;
+        }
+      }
+    }
+    unsigned p[QUERY_STEP / 16][4];
+    as_left(p, s);
+    wgmma_fence();
+    accumulate<QUERY_STEP / 16, QUERY_STEP>(gv, p, grads);
+    wgmma_commit();
+    wgmma_wait<1>();
+#pragma unroll
+    for (int j = 0; j < QUERY_STEP / 8; ++j) {
+      const float2 delta = *reinterpret_cast<const float2*>(vectors + (QUERY_STEP + 8 * j + 2 * t) * 4);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) ds[4 * j + e] = s[4 * j + e] * (ds[4 * j + e] - (e & 1 ? delta.y : delta.x));
+    }
+    unsigned q[QUERY_STEP / 16][4];
+    as_left(q, ds);
+#pragma unroll
+    for (int j = 0; j < QUERY_STEP / 8; ++j) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int line = group * 64 + warp * 16 + g + 8 * half;
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(weights + line * 128 + ((j ^ (line & 7)) << 4) + 4 * t), "r"(q[j / 2][j % 2 * 2 + half])
+                     : "memory");
+      }
+    }
+    fence_shared();
+    __syncthreads();
+    float gq[kDim / 4];
+    wgmma_fence();
+    step_gq(gq, weights, keys + (kDim == 128 ? group * kOwned * 128 : group * 64));
+    wgmma_commit();
+    accumulate<QUERY_STEP / 16, QUERY_STEP>(gk, q, queries);
+    wgmma_commit();
+    wgmma_wait<1>();
+    add_gq(a.gq_sum + (batch * a.heads + now.head) * a.nq * HEAD_DIM, now.query + warp * 16 + g, a.nq, group * kDim / 2, gq);
+    wgmma_wait<0>();
+  }
+  wait_copies<0>();
+  const float scale = static_cast<float>(a.scale);
+  store_rows(a.gk, head_of(a.gk, batch, kv_head), key, a.nk, gk, scale, scale);
+  store_rows(a.gv, head_of(a.gv, batch, kv_head), key, a.nk, gv, 1, 1);
+}

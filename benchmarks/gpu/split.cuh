@@ -1,0 +1,181 @@
+// float32 attention on the 16-bit matrix units: every operand is a sum of two float16 numbers (22 bits), a product is
+// three products, sums are float32. A power of two per head scales each tensor into the range of float16; below
+// 2^-40 of a head's largest magnitude the split loses bits, so the error is relative to the head, not to the element.
+#pragma once
+#define HALF_FLOAT16 1
+#ifndef HEAD_DIM
+#define HEAD_DIM 64
+#endif
+#ifndef CAUSAL
+#define CAUSAL 0
+#endif
+#ifndef KEY_STEP
+#define KEY_STEP 128  // keys of a forward step
+#endif
+#ifndef VECTOR_GQ
+#define VECTOR_GQ 1   // rows of gq are contiguous and 8-byte aligned
+#endif
+#include "wgmma.cuh"
+
+typedef unsigned short Half;
+
+struct Tensor {
+  float* data;
+  i64 b, h, n, d;  // strides in elements
+};
+
+enum Source { kQ, kK, kV, kG, kSources };
+
+struct Args {
+  Tensor q, k, v, out, grad_out, gq, gk, gv;
+  float* lse;    // [B, H, Nq], natural logarithm
+  float* delta;  // [B, H, Nq]
+  i64 batch, heads, kv_heads, nq, nk;
+  float* maxima;  // [kSources][B * H][2][kParts]: largest magnitude and largest squared row norm of a part of a head
+  float* shift;   // [B, H, Nq]: weights are 2^(score * scale * log2 e - shift) * inverse; lse alone would lose digits where
+  float* inverse; // [B, H, Nq]: scores are large
+  Half* planes;   // [kSources]: [2][B * heads of it][N of it][64], the larger halves first
+  double scale;
+};
+
+constexpr int kThreads = 256, kDim = 64, kDepth = (HEAD_DIM + 15) / 16, kOwned = 128, kQueries = 64, kParts = 64;
+static_assert(HEAD_DIM <= 64, "heads of up to 64");
+constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+constexpr int kTop = 14;  // scaled magnitudes are below 2^kTop
+
+__device__ __forceinline__ const Tensor& tensor_of(const Args& a, int source) {
+  return source == kQ ? a.q : source == kK ? a.k : source == kV ? a.v : a.grad_out;
+}
+__device__ __forceinline__ i64 heads_of(const Args& a, int source) { return source == kK || source == kV ? a.kv_heads : a.heads; }
+__device__ __forceinline__ i64 length_of(const Args& a, int source) { return source == kK || source == kV ? a.nk : a.nq; }
+__device__ __forceinline__ i64 plane_of(const Args& a, int source) { return a.batch * heads_of(a, source) * length_of(a, source) * kDim; }
+
+// The larger halves of a head's rows; the remainders lie plane_of(source) further.
+__device__ __forceinline__ const Half* rows_of(const Args& a, int source, i64 batch, i64 head) {
+  const Half* base = a.planes;
+  for (int s = 0; s < source; ++s) base += 2 * plane_of(a, s);
+  return base + (batch * heads_of(a, source) + head) * length_of(a, source) * kDim;
+}
+
+// A head's scale is 2^shift, and its largest scaled row norm is below 2^norm.
+struct Range {
+  int shift, norm;
+};
+
+__device__ __forceinline__ int exponent_above(float x) { return x > 0 ? min(max(ilogbf(x) + 1, -100), 127) : 0; }
+
+__device__ __forceinline__ Range range_of(const Args& a, int source, i64 batch, i64 head) {
+  const float* part = a.maxima + (source * a.batch * a.heads + batch * heads_of(a, source) + head) * 2 * kParts;
+  float top = 0, norm = 0;
+  for (int i = threadIdx.x % 32; i < kParts; i += 32) top = fmaxf(top, part[i]), norm = fmaxf(norm, part[kParts + i]);
+  for (int offset = 16; offset; offset /= 2)
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, offset)), norm = fmaxf(norm, __shfl_xor_sync(~0u, norm, offset));
+  const int shift = top > 0 ? kTop - exponent_above(top) : 0;
+  return {shift, (exponent_above(norm) + 1) / 2 + shift};
+}
+
+__device__ __forceinline__ float power(int e) { return __int_as_float(min(max(e, -126), 127) + 127 << 23); }
+
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;"); }
+__device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+
+// Rows [row, row + Rows) of both planes as two swizzled tiles; rows from `limit` on are zero.
+template <int Rows>
+__device__ __forceinline__ void load_tiles(unsigned tile, const Half* head, i64 plane, i64 row, i64 limit) {
+  const int r = threadIdx.x / 8, c = threadIdx.x % 8;
+#pragma unroll
+  for (int part = 0; part < 2; ++part) {
+#pragma unroll
+    for (int i = 0; i < Rows / 32; ++i) {
+      const bool inside = row + r + i * 32 < limit;
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(tile + part * Rows * 128 + (r + i * 32) * 128 + ((c ^ (r % 8)) << 4)),
+                   "l"(head + part * plane + (inside ? row + r + i * 32 : 0) * kDim + c * 8), "r"(inside ? 16 : 0));
+    }
+  }
+}
+
+template <int Count>
+__device__ __forceinline__ void load_vector(unsigned to, const float* from, i64 first, i64 limit) {
+  if (threadIdx.x < Count) {
+    const bool inside = first + threadIdx.x < limit;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to + threadIdx.x * 4),
+                 "l"(inside ? from + first + threadIdx.x : from), "r"(inside ? 4 : 0));
+  }
+}
+
+__device__ __forceinline__ float exp2_fast(float x) {
+  float value;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
+}
+__device__ __forceinline__ float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+__device__ __forceinline__ float quad_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Left operands of K products of depth 16, as larger halves and remainders.
+template <int K>
+struct Split {
+  unsigned high[K][4], low[K][4];
+  __device__ __forceinline__ void set(const float (&s)[8 * K]) {
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float x = s[8 * k + 2 * i], y = s[8 * k + 2 * i + 1];
+        high[k][i] = pack(x, y);
+        low[k][i] = pack(x - unpack(static_cast<unsigned short>(high[k][i])), y - unpack(static_cast<unsigned short>(high[k][i] >> 16)));
+      }
+    }
+  }
+};
+
+// Small products first: the matrix units truncate a sum at each product, so the sum grows to its size only at the end.
+
+// s = A B^T over the head dimension; the remainders' tiles lie RowsA and RowsB rows further. The queries' remainders come
+// first, whichever side they are on, so that forward and backward round every score alike.
+template <bool QueriesLeft, int Sums, int RowsA, int RowsB>
+__device__ __forceinline__ void scores(float (&s)[Sums], unsigned a, unsigned b) {
+  constexpr int left = QueriesLeft ? 0 : 1;
+#pragma unroll
+  for (int part = 0; part < 3; ++part) {
+#pragma unroll
+    for (int k = 0; k < kDepth; ++k)
+      product<false, false>(s, descriptor(a + (part == left ? RowsA * 128 : 0) + k * 32), descriptor(b + (part == 1 - left ? RowsB * 128 : 0) + k * 32),
+                            part + k > 0);
+  }
+}
+
+// sum = P B for P in registers and rows of a tile of RowsB rows.
+template <int K, int RowsB, int Sums>
+__device__ __forceinline__ void apply(float (&sum)[Sums], const Split<K>& p, unsigned b) {
+#pragma unroll
+  for (int part = 0; part < 3; ++part) {
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+      product<true>(sum, part == 0 ? p.low[k] : p.high[k], descriptor(b + (part == 1 ? RowsB * 128 : 0) + k * 2048, RowsB * 128), part + k > 0);
+  }
+}
+
+__device__ __forceinline__ float* head_of(const Tensor& x, i64 batch, i64 head) { return x.data + batch * x.b + head * x.h; }
+
+template <int Sums>
+__device__ __forceinline__ void store_rows(const Tensor& x, float* head, i64 row, i64 limit, const float (&sum)[Sums], float top,
+                                           float bottom) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (row + 8 * half >= limit) continue;
+#pragma unroll
+    for (int j = 0; j < Sums / 4; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int d = 8 * j + 2 * (threadIdx.x % 4) + e;
+        if (d < HEAD_DIM) head[(row + 8 * half) * x.n + d * x.d] = sum[4 * j + 2 * half + e] * (half ? bottom : top);
+      }
+    }
+  }
+}
