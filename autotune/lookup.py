@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from autotune.model.operation import Operation
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     from autotune.kernel import Kernel
 
 _hits: dict[Any, Kernel] = {}
-_form = attrgetter("shape", "strides")
 _LARGEST = 8192
 """Entries kept before the table starts over; each is one spelling of one problem."""
 
@@ -45,7 +43,7 @@ def dispatch(
     """
     try:
         if spec[0].__class__ is not tuple:
-            return _hits[operation, spec[0].dtype, *map(_form, spec), *options, *options.values()]
+            return _hits[_arrays_key(operation, spec, options)]
         if options:
             return _hits[operation, spec, dtype, *options, *options.values()]
         return _hits[operation, spec, dtype]
@@ -58,12 +56,23 @@ def _miss(operation: Any, spec: tuple[Any, ...], dtype: Any, options: dict[str, 
 
     if spec and hasattr(spec[0], "strides"):
         kernel = server().kernel_for_arrays(operation, spec, options)
-        key = (operation, spec[0].dtype, *map(_form, spec), *options, *options.values())
+        key = _arrays_key(operation, spec, options)
     else:
         kernel = server().kernel(operation, spec, dtype, options)
         key = (operation, spec, dtype, *options, *options.values())
     _remember(key, kernel)
     return kernel
+
+
+def _arrays_key(operation: Any, arrays: Any, options: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells calls with arrays apart; that the other dtypes agree, the kernel checks."""
+    key = [operation, arrays[0].dtype]
+    for array in arrays:
+        key.append(array.shape)
+        key.append(array.flags.c_contiguous)
+    if options:
+        key += [*options, *options.values()]
+    return tuple(key)
 
 
 def _remember(key: Any, kernel: Kernel) -> None:
