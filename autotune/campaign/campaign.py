@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
+from autotune.campaign.ahead import compile_needed
 from autotune.campaign.budget import expected_seconds, share
 from autotune.campaign.events import (
     CampaignEnded,
@@ -151,6 +152,7 @@ class Campaign:
                 self.device.identity, self.device.label, len(self.problems), self.settings.budget
             )
         )
+        compile_needed(session, self.problems)
         weights = self._weights()
         for index, problem in enumerate(self.problems):
             left = self.settings.budget - (self._clock() - started)

@@ -130,7 +130,7 @@ class CampaignStarted:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Another process measures on the device; `message` names it."""
+    """Nothing can be measured yet: another process has the device, or kernels are compiled."""
 
     message: str
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,6 +18,8 @@ class Measurer(Protocol):
     def measure(self, job: Job) -> Outcome: ...
 
     def race(self, job: RaceJob) -> RaceOutcome: ...
+
+    def compile_ahead(self, jobs: Iterable[Job], *, starting: Callable[[int], None]) -> int: ...
 
     def close(self) -> None: ...
 

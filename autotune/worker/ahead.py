@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from autotune.compiled import worth_keeping
-from autotune.device import CpuDevice
+from autotune.device import Device
 from autotune.reach import reach_of
 from autotune.registry import registry
 from autotune.worker.client import Worker
@@ -20,11 +20,12 @@ Listener = Callable[[Job, Outcome], None]
 
 
 def compile_ahead(
-    device: CpuDevice,
+    device: Device,
     jobs: Iterable[Job],
     *,
     plugin_files: Sequence[str] = (),
     processes: int | None = None,
+    starting: Callable[[int], None] = lambda count: None,
     done: Listener = lambda job, outcome: None,
 ) -> int:
     """Put the compiled code of candidates on disk, so that measuring them need not compile.
@@ -32,16 +33,17 @@ def compile_ahead(
     One job for each variant and dtype is enough: tunables are runtime arguments as a rule. Left
     out are jobs of variants without numba functions, and of those with compiled code on disk. A
     job that fails here will fail again, with its reason, when it is measured. `done` hears of
-    each job in the thread that had it done. Returns how many jobs were done; raises WorkerError
-    when no process can be had.
+    each job in the thread that had it done, `starting` first of their number, if there are any.
+    Returns how many jobs were done; raises WorkerError when no process can be had.
     """
     todo: queue.SimpleQueue[Job] = queue.SimpleQueue()
     wanted = [job for job in jobs if _compiles(job)]
     for job in wanted:
         todo.put(job)
-    count = min(processes or device.max_threads, len(wanted), MOST_PROCESSES)
+    count = min(processes or max(device.thread_counts()), len(wanted), MOST_PROCESSES)
     if count == 0:
         return 0
+    starting(len(wanted))
     workers = [Worker(device, plugin_files=plugin_files) for _ in range(count)]
 
     def work(worker: Worker) -> None:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -63,7 +63,7 @@ class Worker:
     """
 
     def __init__(self, device: Device, *, plugin_files: Iterable[str] = ()) -> None:
-        self._device = device.identity
+        self._local, self._device = device, device.identity
         self._files = tuple(str(file) for file in plugin_files)
         self._process: _Process | None = None
         self._culprit: int | None = None
@@ -73,6 +73,12 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def compile_ahead(self, jobs: Iterable[Job], *, starting: Callable[[int], None]) -> int:
+        """Compile candidates beside this process; see `autotune.worker.ahead.compile_ahead`."""
+        from autotune.worker.ahead import compile_ahead
+
+        return compile_ahead(self._local, jobs, plugin_files=self._files, starting=starting)
 
     def measure(self, job: Job) -> Outcome:
         """Build, check and time one candidate. Raises WorkerError when no process can be had."""

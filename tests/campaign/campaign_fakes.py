@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +55,7 @@ class FakeWorker:
         self.jobs: list[Job] = []
         self.races: list[RaceJob] = []
         self.closed = False
+        self.compiled: list[Job] = []
         self.toolchain: dict[str, str] = {}
         self.culprits: list[int] = []
         self.load: Callable[[], float] = lambda: 1.0
@@ -96,6 +97,11 @@ class FakeWorker:
         samples = tuple(tuple(t * (1 + 1e-4 * (r % 3)) for r in range(12)) for t in times)
         busy = {"foreign_load": 0.7 if self.load() > 1.0 else 0.0}
         return RaceOutcome("ok", samples=samples, toolchain=self.toolchain, circumstances=busy)
+
+    def compile_ahead(self, jobs: Iterable[Job], *, starting: Callable[[int], None]) -> int:
+        self.compiled += jobs
+        starting(len(self.compiled))
+        return len(self.compiled)
 
     def close(self) -> None:
         self.closed = True

@@ -40,6 +40,15 @@ def test_every_trial_is_a_row_and_no_candidate_is_measured_twice(bench: Bench) -
     assert Counter(row.status for row in rows) == result.counts
 
 
+def test_every_variant_is_compiled_once_before_anything_is_measured(bench: Bench) -> None:
+    bench.campaign(sizes=(64, 128)).run()
+    compiled = [(job.variant, job.problem) for job in bench.worker.compiled]
+    first = bench.worker.jobs[0].problem
+    assert sorted(compiled) == [("plain", first), ("tiled", first)]
+    kinds = [type(event).__name__ for event in bench.events]
+    assert kinds.index("Waiting") < kinds.index("TrialStarted")
+
+
 def test_it_stops_before_the_budget_when_nothing_gets_better(bench: Bench) -> None:
     (result,) = bench.campaign(budget=1e6).run().results
     assert result.tried < result.candidates
