@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.errors import ShapeError, UnknownNameError
+from autotune.errors import ShapeError, UnknownNameError, UserError
 from autotune.model.operation import Operation
 from autotune.model.problem import Problem
 from autotune_policies import Constraints
@@ -36,6 +36,12 @@ class Wish:
         mode = options.get("mode", "cold")
         if mode not in ("cold", "hot"):
             raise UnknownNameError("mode", str(mode), ("cold", "hot"))
+        for name in ("max_workspace", "max_error"):
+            limit = options.get(name)
+            if limit is not None and (
+                isinstance(limit, bool) or not isinstance(limit, int | float)
+            ):
+                raise UserError(f"{name} is a number, got {limit!r}.")
         constraints = Constraints(
             deterministic=bool(options.get("deterministic", False)),
             max_workspace=options.get("max_workspace"),
@@ -69,6 +75,14 @@ def problem_from_arrays(
     operation: Operation, arrays: tuple[Any, ...], options: Mapping[str, Any]
 ) -> Problem:
     """The problem that example arrays pose: sizes, dtype and layout are theirs."""
+    if options.get("dims") is not None:
+        raise ShapeError(f"dispatch({operation.name}, ...) takes arrays or dims={{...}}, not both.")
+    for array in arrays:
+        if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+            kind = type(array).__name__
+            raise ShapeError(
+                f"dispatch({operation.name}, ...) takes arrays, got a {kind} among them."
+            )
     sizes = operation.sizes_from_arrays([array.shape for array in arrays])
     pairs = zip(arrays, operation.inputs, strict=True)
     dtypes = {array.dtype for array, tensor in pairs if tensor.dtype is None}

@@ -143,6 +143,11 @@ class Kernel:
             given = self._with_residuals(given)
         if tuple(map(_form, given)) != self._output_forms:
             self._explain_outputs(given)
+        for array, tensor in zip(given, self.problem.operation.fresh_outputs, strict=True):
+            if not array.flags.writeable:
+                raise ShapeError(
+                    f"{self.operation}: out {tensor} is read-only; pass a writable one."
+                )
         return given
 
     def _with_residuals(self, given: list[Any]) -> list[Any]:

@@ -7,12 +7,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from autotune.asking import Wish, problem_from_arrays, problem_from_shape
 from autotune.device import find_device
-from autotune.errors import NoPolicyError
+from autotune.errors import AutotuneError, NoPolicyError
 from autotune.explain import explain_resolution, miss_message
 from autotune.fallback import choose_default
 from autotune.kernel import Kernel
@@ -129,8 +129,8 @@ class Server:
             raise NoPolicyError(
                 miss_message(problem, device, resolution, self._snapshot, mode=wish.mode)
             )
-        elif wish.tune_on_miss:
-            return self._tune_then_serve(problem, device, wish)
+        elif wish.tune_on_miss and self._tune(problem, device, wish):
+            return self.serve(problem, device, replace(wish, tune_on_miss=False))
         else:
             self._announce(problem, device, wish, resolution)
             variant, chosen, origin, text = choose_default(
@@ -184,20 +184,25 @@ class Server:
             self._snapshot, request, admits=admits, fingerprints=current, toolchain=toolchain()
         )
 
-    def _tune_then_serve(self, problem: Problem, device: Any, wish: Wish) -> Served:
+    def _tune(self, problem: Problem, device: Any, wish: Wish) -> bool:
+        """Tune now; a failure costs one warning, and the call is served without a measurement."""
         from autotune import tune
 
-        tune(
-            problem.operation,
-            dims=dict(problem.sizes),
-            dtype=problem.dtype,
-            device=device.identity,
-            mode=wish.mode,
-            budget="10s",
-            **problem.flags,
-        )
+        try:
+            tune(
+                problem.operation,
+                dims=dict(problem.sizes),
+                dtype=problem.dtype,
+                device=device.identity,
+                mode=wish.mode,
+                budget="10s",
+                **problem.flags,
+            )
+        except AutotuneError as error:
+            log.warning("could not tune %s: %s", problem, error)
+            return False
         self.refresh()
-        return self.serve(problem, device, Wish(wish.constraints, wish.mode, wish.strict))
+        return True
 
     def _after_failure(
         self, problem: Problem, device: Any, wish: Wish, failed: str, error: BaseException
@@ -208,7 +213,7 @@ class Server:
             self.counts["quarantined"] += 1
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         log.warning("%s failed on %s (%s); the next best serves instead.", failed, problem, why)
-        return self.serve(problem, device, Wish(wish.constraints, wish.mode))
+        return self.serve(problem, device, replace(wish, tune_on_miss=False))
 
     def _announce(self, problem: Problem, device: Any, wish: Wish, resolution: Resolution) -> None:
         """One message for each key that is missed, not for each call."""

@@ -103,4 +103,6 @@ def checked_settings(
         raise UnknownNameError("mode", str(mode), ("cold", "hot"))
     if trials is not None and trials < 1:
         raise UserError(f"trials must be at least 1, got {trials}.")
+    if not 0 <= seed < 2**31:
+        raise UserError(f"seed must be a whole number from 0 to 2**31 - 1, got {seed}.")
     return Settings(budget=parse_budget(budget), mode=mode, trials=trials, seed=seed)  # type: ignore[arg-type]

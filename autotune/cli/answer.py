@@ -51,6 +51,10 @@ def answers(command: Callable[P, Answer]) -> Callable[P, None]:
             except (AutotuneError, StoreError) as error:
                 say(str(error))
                 raise typer.Exit(getattr(error, "exit_code", 1)) from None
+            except OSError as error:
+                where = f" {error.filename!r}" if error.filename else ""
+                say(f"cannot use{where}: {error.strerror or error}; name another place.")
+                raise typer.Exit(1) from None
             _print(answer, as_json=bool(kwargs.get("as_json")))
         if answer.exit_code:
             raise typer.Exit(answer.exit_code)

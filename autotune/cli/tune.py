@@ -71,8 +71,9 @@ def tune(
 ) -> Answer:
     """Measure variants and keep the fastest.
 
-    Without OP and --plan: a few sizes of everything, about four minutes. What was measured before
-    is not measured again, so that the same command goes on after an interruption.
+    Without OP and --plan: a few sizes of attention, attention_train and decode, about four
+    minutes. What was measured before is not measured again, so that the same command goes on after
+    an interruption.
     """
     from autotune.cli import tuning
     from autotune.cli.selection import Words, load_registry

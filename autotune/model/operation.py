@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.errors import DeclarationError, ShapeError, UnknownNameError
+from autotune.errors import DeclarationError, ShapeError, UnknownNameError, UserError
 from autotune.model.expression import evaluate, expression
 
 _TENSOR = re.compile(r"(\w+)\[([\w,\s]*)\](?::(\w+))?")
@@ -147,7 +149,7 @@ class Operation:
             targets = self.aliases.get(name, (name,))
             if name not in self.dims and name not in self.aliases:
                 raise UnknownNameError(f"dim of {self.name}", name, (*self.dims, *self.aliases))
-            if isinstance(size, bool) or int(size) != size or size < 0:
+            if not _is_size(size):
                 raise ShapeError(f"{self.name}: {name} must be a whole number >= 0, got {size!r}.")
             for target in targets:
                 if name in self.dims or target not in given:
@@ -173,8 +175,17 @@ class Operation:
                     f"flag of {self.name}", name, (*self.flags, *self.scalars, *self.dims)
                 )
         return tuple(
-            (name, type(default)(flags.get(name, default))) for name, default in self.flags.items()
+            (name, self._flag(name, flags.get(name, default)))
+            for name, default in self.flags.items()
         )
+
+    def _flag(self, name: str, value: Any) -> Any:
+        """The value of a flag as its declared type; 0 and 1 pass for false and true."""
+        kind = type(self.flags[name])
+        if isinstance(value, str) == (kind is str) and not (kind is bool and value not in (0, 1)):
+            with contextlib.suppress(TypeError, ValueError):
+                return kind(value)
+        raise UserError(f"flag {name} of {self.name} is a {kind.__name__}, got {value!r}.")
 
     def check_dtype(self, dtype: object) -> str:
         """Canonical dtype name ("float32") for any spelling; raises when unsupported."""
@@ -182,6 +193,13 @@ class Operation:
         if name not in self.dtypes:
             raise UnknownNameError(f"dtype for {self.name}", name, self.dtypes)
         return name
+
+
+def _is_size(value: object) -> bool:
+    """Whether a value is a whole number of zero or more that a machine can index by."""
+    if isinstance(value, bool | str) or not hasattr(value, "__index__"):
+        return False
+    return 0 <= operator.index(value) < 2**62
 
 
 def canonical_dtype(dtype: object) -> str:
@@ -194,7 +212,9 @@ def canonical_dtype(dtype: object) -> str:
 
     try:
         resolved = np.dtype(dtype)  # type: ignore[call-overload]
-    except TypeError:
+        if dtype is None:
+            raise TypeError
+    except (TypeError, ValueError, SyntaxError):
         raise UnknownNameError("dtype", str(dtype), ("float64", "float32", "float16")) from None
     if not resolved.isnative:
         raise ShapeError(f"dtype {dtype!r} is not in this machine's byte order; convert it first.")

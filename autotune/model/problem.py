@@ -21,7 +21,7 @@ class Config(Mapping[str, Value]):
 
     def __init__(self, values: Mapping[str, Value] | None = None, **more: Value) -> None:
         self._items = dict(values or {}, **more)
-        self._hash = hash(tuple(sorted((k, repr(v)) for k, v in self._items.items())))
+        self._hash = hash(frozenset(self._items.items()))
 
     def __getitem__(self, name: str) -> Value:
         return self._items[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import selectors
 import signal
@@ -194,6 +195,8 @@ class Worker:
         child_in, outgoing = os.pipe()
         incoming, child_out = os.pipe()
         log = tempfile.TemporaryFile("ab+", buffering=0)  # noqa: SIM115 (closed with the process)
+        # tempfile opens it without O_APPEND, and a truncated log would be filled up with zeros.
+        fcntl.fcntl(log, fcntl.F_SETFL, fcntl.fcntl(log, fcntl.F_GETFL) | os.O_APPEND)
         try:
             popen = subprocess.Popen(
                 [*_COMMAND, str(child_in), str(child_out)],
@@ -267,8 +270,8 @@ def _obituary(process: _Process) -> str:
 
 def _last_words(log: IO[bytes]) -> str:
     """The last line a candidate printed, as a clause."""
-    size = os.fstat(log.fileno()).st_size
-    log.seek(max(0, size - _TAIL_BYTES))
-    text = log.read(_TAIL_BYTES).decode(errors="replace")
+    # By position: the process shares the file's offset, and may be writing at this moment.
+    start = max(0, os.fstat(log.fileno()).st_size - _TAIL_BYTES)
+    text = os.pread(log.fileno(), _TAIL_BYTES, start).decode(errors="replace")
     last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
     return f"; last output: {last[:_TAIL_CHARACTERS]}" if last else ""

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from autotune import dispatch
-from autotune.errors import ConstraintError, NoPolicyError, ShapeError, UnknownNameError
+from autotune.errors import (
+    ConstraintError,
+    NoPolicyError,
+    ShapeError,
+    UnknownNameError,
+    UserError,
+)
 from autotune.serving import server
 from autotune.settings import settings
 
@@ -114,6 +120,11 @@ def test_modes_do_not_mix(bench) -> None:
         ((3, 8), {}, ShapeError, "as one tuple"),
         ((), {}, ShapeError, "either a shape or dims"),
         (("3x8",), {}, ShapeError, "tuple of sizes"),
+        (((3, 8),), {"negate": "no"}, UserError, "flag negate of served_sum is a bool"),
+        (((3, 8),), {"dtype": None}, UnknownNameError, "None"),
+        (((3, "a"),), {}, ShapeError, "whole number"),
+        (((3, 10**200),), {}, ShapeError, "whole number"),
+        (((3, 8),), {"max_workspace": "1MB"}, UserError, "max_workspace is a number"),
         ((), {"dims": {"M": 3, "K": 8}}, UnknownNameError, "unknown dim of served_sum 'K'"),
     ],
 )
@@ -172,3 +183,24 @@ def test_a_frozen_process_keeps_its_snapshot(bench, monkeypatch) -> None:
     monkeypatch.setattr(server(), "_looked", -1e9)
     dispatch(bench.operation, (3, 9))
     assert server().snapshot.digest == digest
+
+
+def test_tuning_that_fails_on_a_miss_costs_one_warning(bench, caplog, monkeypatch) -> None:
+    import autotune
+    from autotune.errors import CampaignError
+
+    def fails(*_: object, **__: object) -> None:
+        raise CampaignError("no candidate could be measured")
+
+    monkeypatch.setattr(autotune, "tune", fails, raising=False)
+    with caplog.at_level(logging.WARNING, logger="autotune"):
+        kernel = dispatch(bench.operation, (3, 8), tune_on_miss=True)
+    assert kernel.origin == "predicted"
+    assert "no candidate could be measured" in caplog.text
+
+
+def test_arrays_and_dims_do_not_go_together(bench) -> None:
+    with pytest.raises(ShapeError, match="not both"):
+        dispatch(bench.operation, *bench.arrays(), dims={"M": 3, "N": 8})
+    with pytest.raises(ShapeError, match="got a list among them"):
+        dispatch(bench.operation, bench.arrays()[0], [1.0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autotune import dispatch
-from autotune.errors import ShapeError, UnknownNameError
+from autotune.errors import NoPolicyError, ShapeError, UnknownNameError
 
 
 def test_outputs_residuals_and_out(bench) -> None:
@@ -88,3 +88,21 @@ def test_repr_tells_problem_variant_and_origin(bench) -> None:
     text = repr(dispatch(bench.operation, (3, 8)))
     assert "served_sum M=3,N=8" in text
     assert "(predicted)" in text
+
+
+def test_a_read_only_output_is_the_callers_mistake_and_costs_no_variant(bench) -> None:
+    kernel = dispatch(bench.operation, (3, 8))
+    x, y = bench.arrays()
+    target = np.empty((3, 8), np.float32)
+    target.flags.writeable = False
+    before = kernel.variant
+    with pytest.raises(ShapeError, match="read-only"):
+        kernel(x, y, out=target)
+    assert kernel.variant == before
+
+
+def test_a_strict_kernel_stays_strict_when_its_variant_fails(bench) -> None:
+    bench.keep((3, 8), {"breaks": 1e-6})
+    kernel = dispatch(bench.operation, (3, 8), strict=True)
+    with pytest.raises(NoPolicyError):
+        kernel(*bench.arrays())

@@ -1,4 +1,4 @@
-"""What `autotune tune` measures when nothing is named: a few sizes of everything."""
+"""What `autotune tune` measures when nothing is named: attention, training and decode."""
 
 from __future__ import annotations
 
