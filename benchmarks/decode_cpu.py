@@ -2,8 +2,9 @@
 
     python benchmarks/decode_cpu.py [--budget 20s]
 
-Needs torch (the benchmark only). float32, one head, D=64; caches are cold for both sides at the
-small sizes too, since a decoding step finds other layers' data in them.
+Needs torch (the benchmark only). float32, one head, D=64; hot caches for both sides by default.
+The read bandwidth is that of a plain sum over 1 GiB; a share above 1 says that the sum itself does
+not reach the machine's limit, or that part of the cache of keys and values stayed in the L3.
 """
 
 from __future__ import annotations
