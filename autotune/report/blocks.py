@@ -130,19 +130,17 @@ def _table(table: Table) -> RichTable:
         shown.add_column(
             indent + title.lstrip(">"),
             justify="right" if right else "left",
-            no_wrap=right,
+            no_wrap=right or (index == 0 and _names_are_short(table)),
             overflow="fold",
-            min_width=_name_width(table) if index == 0 else None,
         )
     for row in table.rows:
         shown.add_row(*_indented(row, table.indent))
     return shown
 
 
-def _name_width(table: Table) -> int:
-    """The first column names the row: it folds last, unless it is very long."""
-    longest = max((len(row[0]) for row in table.rows), default=0)
-    return min(longest + table.indent, _LONGEST_NAME)
+def _names_are_short(table: Table) -> bool:
+    """The first column names the row: it folds only where it is very long."""
+    return all(len(row[0]) + table.indent <= _LONGEST_NAME for row in table.rows)
 
 
 def _indented(row: Sequence[str], indent: int) -> tuple[str, ...]:
