@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import ShapeError
+from autotune.errors import ShapeError, UnknownNameError
 from autotune.model.problem import Config, Problem
 
 if TYPE_CHECKING:
@@ -168,8 +168,6 @@ class Kernel:
         names = list(self.problem.operation.scalars)
         for name in given:
             if name not in names:
-                from autotune.errors import UnknownNameError
-
                 raise UnknownNameError(f"scalar of {self.operation}", name, names)
         return {**dict(zip(names, self._scalars, strict=True)), **given}
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import datetime
 import importlib
 import json
-import math
 import os
 import platform
 import random
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -79,13 +77,11 @@ def interleaved(
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float, float]:
-    """Median with its 95% order-statistic interval (binomial, normal approximation)."""
-    ordered = sorted(samples)
-    n = len(ordered)
-    spread = 0.98 * math.sqrt(n)
-    low = ordered[max(math.floor(n / 2 - spread), 0)]
-    high = ordered[min(math.ceil(n / 2 + spread), n - 1)]
-    return statistics.median(ordered), low, high
+    """Median with its 95% interval, as the tuner itself takes it."""
+    from autotune import statistics
+
+    interval = statistics.median_interval(samples)
+    return interval.median, interval.low, interval.high
 
 
 def ratio_interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float, float]:

@@ -94,14 +94,6 @@ def clear(tile: Any, rows: int) -> None:
 
 
 @njit(**KERNEL)
-def clear_part(part: Any) -> None:
-    """part[...] = 0 for a worker's part of GK or GV."""
-    for b in range(part.shape[0]):
-        for h in range(part.shape[1]):
-            clear(part[b, h], part.shape[2])
-
-
-@njit(**KERNEL)
 def copy_columns(target: Any, first: int, tile: Any, shape: tuple[int, int]) -> None:
     """target[:m, first : first + n] = tile[:m, :n] for shape (m, n)."""
     for i in range(shape[0]):
