@@ -31,8 +31,8 @@ class Settings:
     `budget` in seconds is for all problems together; `trials` is the most candidates to measure
     for one problem (the default of every variant is measured whatever the budget). A candidate is
     sampled until its median is known to `precision`; the race is what tells leaders apart. Leaders
-    are the candidates within `leaders_within` of the fastest, at most `leaders`; a winner is
-    declared when it leads by more than `band`.
+    are the candidates within `leaders_within` of the fastest, at most `leaders`; of more than
+    `finalists` a heat decides which. A winner is declared when it leads by more than `band`.
     """
 
     budget: float = 60.0
@@ -41,8 +41,9 @@ class Settings:
     seed: int = 0
     band: float = 0.01
     precision: float = 0.02
-    leaders: int = 4
-    leaders_within: float = 0.05
+    leaders: int = 12
+    finalists: int = 4
+    leaders_within: float = 0.1
     time_limit: float = 60.0
 
     def trial_seconds(self, share: float) -> float:

@@ -28,8 +28,9 @@ class Strategy:
     variant, neighbours of its best point and of those within `close` of it take turns with the
     model. When nothing improves any more, variants within `rival` times the best get `audition`
     trials each: their defaults may just be worse chosen. The search ends once that is done, the
-    neighbours of the best are known, and `patience` trials in a row (or 1.5 times the root of the
-    size of the space, if that is more) have not improved on the best by `band`.
+    neighbours of the best are known, and `patience` trials in a row (or a fifth of the space if
+    that is more, up to `longest`) have not improved on the best by `band`: as a rule it is the
+    budget that ends a search.
     """
 
     enumerate_up_to: int = 32
@@ -38,6 +39,7 @@ class Strategy:
     close: float = 1.25
     band: float = 0.01
     patience: int = 24
+    longest: int = 400
     curiosity: float = 0.8
     rival: float = 3.0
     audition: int = 20
@@ -107,7 +109,7 @@ class Search:
         self._random = np.random.default_rng(seed)
         self._progress = _Progress()
         self._whole = len(space) <= self.strategy.enumerate_up_to
-        self._patience = max(self.strategy.patience, round(1.5 * math.sqrt(len(space))))
+        self._patience = max(self.strategy.patience, min(len(space) // 5, self.strategy.longest))
         self._opening = self._openings(tuple(seeds))
 
     def ask(self) -> Candidate | None:

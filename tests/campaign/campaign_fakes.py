@@ -59,6 +59,7 @@ class FakeWorker:
         self.toolchain: dict[str, str] = {}
         self.culprits: list[int] = []
         self.load: Callable[[], float] = lambda: 1.0
+        self.in_turn: Answer = answer
 
     def measure(self, job: Job) -> Outcome:
         self.jobs.append(job)
@@ -91,7 +92,7 @@ class FakeWorker:
             return RaceOutcome("wrong", "went wrong", culprit=self.culprits.pop())
         times = []
         for name, config in job.entrants:
-            seconds = self.answer(Job(job.problem, name, config))
+            seconds = self.in_turn(Job(job.problem, name, config))
             assert isinstance(seconds, float)
             times.append(seconds * self.load())
         samples = tuple(tuple(t * (1 + 1e-4 * (r % 3)) for r in range(12)) for t in times)

@@ -235,6 +235,32 @@ def test_leaders_race_and_the_race_is_kept(bench: Bench) -> None:
     assert result.policy.verdict.kind == "clear"
 
 
+def test_a_heat_finds_the_best_of_many_that_single_measurements_cannot_tell_apart(
+    bench: Bench,
+) -> None:
+    """Measured alone, tile 8 is the unluckiest of all that seem equal; in turn it wins."""
+
+    def alone(job: Job) -> float | str:
+        if job.variant == "plain":
+            return 9.0e-4
+        return 1.05e-4 if job.config["tile"] == 8 else 1.0e-4 + 1e-7 * job.config["tile"]
+
+    def in_turn(job: Job) -> float | str:
+        return 0.9e-4 if job.config.get("tile") == 8 else 1.0e-4
+
+    def prepare(worker: FakeWorker) -> None:
+        worker.in_turn = in_turn
+
+    campaign = bench.campaign(answer=alone, prepare=prepare, leaders=60, budget=1000.0)
+    (result,) = campaign.run().results
+    first, final = bench.worker.races
+    assert len(first.entrants) > len(final.entrants)
+    assert result.policy is not None
+    assert dict(result.policy.winner.config)["tile"] == 8
+    assert result.policy.verdict.kind != "undecided"
+    assert min(c.seconds for c in result.policy.choices) == result.policy.winner.seconds
+
+
 def test_an_entrant_that_goes_wrong_in_the_race_loses_its_result(bench: Bench) -> None:
     def close(job: Job) -> float | str:
         return 4.0e-4 if job.variant == "plain" else tiled_wins(job)

@@ -6,9 +6,9 @@ import pytest
 
 from autotune.campaign.beside import fair_race
 from autotune.campaign.session import Settings
-from autotune.campaign.verdict import leaders
+from autotune.campaign.verdict import Raced, leaders
 from autotune.worker.protocol import RaceOutcome
-from autotune_policies import Choice
+from autotune_policies import Choice, Race
 
 
 def choice(variant: str, seconds: float, *, tile: int = 1, width: float = 0.01) -> Choice:
@@ -41,7 +41,9 @@ def test_the_best_of_every_variant_in_reach_races_before_other_configs() -> None
         ("b", 1),
         ("c", 1),
         ("a", 2),
+        ("a", 3),
     ]
+    assert len(leaders(choices, Settings(leaders=4))) == 4
 
 
 def test_a_clear_leader_races_nobody() -> None:
@@ -66,3 +68,37 @@ def test_times_of_a_race_on_a_busy_machine_are_brought_to_scale(load: float, sca
     a, b = (each.candidate for each in entrants)
     assert race.rounds[a] == pytest.approx((4.0 * scale,) * 12)
     assert race.ratio(b, a)[0] == pytest.approx(1.1)
+
+
+def heat(*times: tuple[str, int, float], noise: float = 1e-4) -> Raced:
+    entrants = [choice(variant, 1.0, tile=tile) for variant, tile, _ in times]
+    samples = tuple(tuple(t * (1 + noise * (r % 3)) for r in range(12)) for _, _, t in times)
+    return Raced(entrants, RaceOutcome("ok", samples=samples))
+
+
+def names(choices: list[Choice]) -> list[tuple[str, object]]:
+    return [(c.variant, dict(c.config)["tile"]) for c in choices]
+
+
+def test_only_what_may_be_the_fastest_goes_on_from_a_heat_with_the_best_rival() -> None:
+    run = heat(("a", 1, 1.0), ("a", 2, 1.3), ("a", 3, 1.001), ("b", 1, 1.2), ("b", 2, 1.1))
+    assert names(run.finalists(Settings())) == [("a", 1), ("a", 3), ("b", 2)]
+
+
+def test_a_rival_takes_the_last_place_when_one_variant_would_fill_the_final() -> None:
+    run = heat(*(("a", tile, 1.0 + tile / 1000) for tile in range(6)), ("b", 1, 1.5))
+    assert names(run.finalists(Settings(finalists=3))) == [("a", 0), ("a", 1), ("b", 1)]
+
+
+def test_one_variant_alone_still_has_a_final_of_two() -> None:
+    run = heat(("a", 1, 1.5), ("a", 2, 1.0), ("a", 3, 1.3))
+    assert names(run.finalists(Settings())) == [("a", 2), ("a", 3)]
+
+
+def test_what_fell_out_keeps_its_ratio_on_the_scale_of_the_final() -> None:
+    run = heat(("a", 1, 1.0), ("a", 2, 1.5), ("b", 1, 1.1))
+    a, slower, b = run.entrants
+    race = Race({a.candidate: (2.0,) * 8, b.candidate: (2.2,) * 8})
+    found = {c.candidate: c.seconds for c in run.carried_over(run.entrants, race)}
+    assert found[slower.candidate] == pytest.approx(3.0, rel=1e-3)
+    assert found[a.candidate] == found[b.candidate] == 1.0
