@@ -91,13 +91,15 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[512, 1024, 2048, 4096])
     parser.add_argument("--name", default="attention_cpu")
     options = parser.parse_args()
-    rows = [
-        compare(name, dtype, n, options)
-        for name in ("attention", "attention_train")
-        for dtype in ("float32", "float64")
-        for n in options.sizes
-    ]
-    write(options.name, rows, packages=("torch",), torch_threads=torch.get_num_threads())
+    rows: list[dict[str, Any]] = []
+    threads = torch.get_num_threads()
+    for name in ("attention", "attention_train"):
+        for dtype in ("float32", "float64"):
+            for n in options.sizes:
+                rows.append(compare(name, dtype, n, options))
+                write(
+                    options.name, rows, packages=("torch",), torch_threads=torch.get_num_threads()
+                )
 
 
 if __name__ == "__main__":

@@ -114,8 +114,10 @@ def main() -> None:
     options = parser.parse_args()
     bandwidth = read_bandwidth()
     print(f"read bandwidth {bandwidth / 1e9:.1f} GB/s")
-    rows = [compare(1 << p, bandwidth, options) for p in range(10, 21)]
-    write(options.name, rows, packages=("torch",), read_bandwidth=bandwidth)
+    rows = []
+    for power in range(10, 21):
+        rows.append(compare(1 << power, bandwidth, options))
+        write(options.name, rows, packages=("torch",), read_bandwidth=bandwidth)
 
 
 if __name__ == "__main__":
