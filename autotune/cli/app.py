@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli import exchange, pins, registry, show, tune
+from autotune.cli import exchange, pins, profile, registry, show, tune
 
 app = typer.Typer(
     name="autotune",
@@ -42,6 +42,7 @@ app.command()(tune.tune)
 app.command()(show.show)
 app.command()(registry.variants)
 app.command()(registry.devices)
+app.command()(profile.profile)
 app.command()(exchange.export)
 app.command(name="import")(exchange.import_)
 app.command()(pins.pin)

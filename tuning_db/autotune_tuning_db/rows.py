@@ -15,7 +15,7 @@ from typing import Any
 from autotune_tuning_db.keys import PLAIN_NAME, ProblemKey, Scalar
 
 MODES = ("cold", "hot")
-STAGES = ("search", "race")
+STAGES = ("search", "race", "profile")
 STATUSES = ("ok", "dropped", "disturbed", "wrong", "failed", "crashed", "timeout", "unavailable")
 
 

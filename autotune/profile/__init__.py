@@ -1,0 +1,6 @@
+"""Hardware counters of a candidate on a GPU, read by Nsight Compute."""
+
+from autotune.profile.counters import KernelCounters, Profile, ProfileError, read_counters
+from autotune.profile.nsight import profile
+
+__all__ = ["KernelCounters", "Profile", "ProfileError", "profile", "read_counters"]
