@@ -2,32 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from autotune.device import Device
 from autotune.model import Problem
 from autotune.registry import registry
 
-_SIZES = (
-    # The study's comparison of separate and fused passes; the winner changes with N.
-    ("attention_train", {"B": 2, "H": 1, "N": 512, "D": 64}, "float32"),
-    ("attention_train", {"B": 2, "H": 1, "N": 1024, "D": 64}, "float32"),
-    ("attention_train", {"B": 2, "H": 1, "N": 2048, "D": 64}, "float32"),
-    ("attention", {"B": 2, "H": 1, "N": 512, "D": 64}, "float32"),
-    ("attention", {"B": 2, "H": 1, "N": 2048, "D": 64}, "float32"),
-    ("attention", {"B": 2, "H": 1, "N": 1024, "D": 64}, "float64"),
-    # The best number of threads moves with the length of the cache.
-    ("decode", {"B": 1, "H": 1, "N": 4096, "D": 64}, "float32"),
-    ("decode", {"B": 1, "H": 1, "N": 262_144, "D": 64}, "float32"),
-)
+Proposal = tuple[str, Mapping[str, int], str, bool]
+"""Operation, sizes, dtype, causal."""
 
 
 def problems(device: Device) -> Iterator[Problem]:
-    """Eight problems that show what varies; about four minutes on two cores."""
+    """On a CPU eight problems, about four minutes on two cores; on a GPU about forty."""
     known = {operation.name: operation for operation in registry.operations()}
-    for name, sizes, dtype in _SIZES:
-        if device.kind == "cpu" and name in known:
-            yield Problem.of(known[name], sizes, dtype)
+    proposed = _on_gpu() if device.kind == "cuda" else _on_cpu()
+    for name, sizes, dtype, causal in proposed:
+        if name in known:
+            flags = {"causal": True} if causal else {}
+            yield Problem.of(known[name], sizes, dtype, **flags)
+
+
+def _on_cpu() -> Iterator[Proposal]:
+    # The study's comparison of separate and fused passes; the winner changes with N.
+    for n in (512, 1024, 2048):
+        yield "attention_train", {"B": 2, "H": 1, "N": n, "D": 64}, "float32", False
+    for n in (512, 2048):
+        yield "attention", {"B": 2, "H": 1, "N": n, "D": 64}, "float32", False
+    yield "attention", {"B": 2, "H": 1, "N": 1024, "D": 64}, "float64", False
+    # The best number of threads moves with the length of the cache.
+    for n in (4096, 262_144):
+        yield "decode", {"B": 1, "H": 1, "N": n, "D": 64}, "float32", False
+
+
+def _on_gpu() -> Iterator[Proposal]:
+    # The study's problem, and the same in the dtypes that models train in.
+    for dtype in ("float64", "float32", "bfloat16"):
+        for n in (512, 1024, 2048, 4096, 8192, 16384):
+            yield "attention_train", {"B": 2, "H": 1, "N": n, "D": 64}, dtype, False
+        for n in (512, 2048, 8192):
+            yield "attention", {"B": 2, "H": 1, "N": n, "D": 64}, dtype, False
+        for n in (2048, 8192):
+            yield "attention_backward", {"B": 2, "H": 1, "N": n, "D": 64}, dtype, False
+    # Heads as models have them: many, grouped, causal.
+    many = {"B": 2, "H": 16, "D": 128}
+    for n in (1024, 4096, 8192):
+        yield "attention_train", {**many, "N": n}, "bfloat16", False
+    yield "attention_train", {**many, "N": 4096}, "bfloat16", True
+    yield "attention_train", {**many, "N": 4096}, "float16", False
+    grouped = {"B": 1, "H": 32, "Hkv": 8, "D": 128}
+    for n in (1024, 4096):
+        yield "attention_train", {**grouped, "N": n}, "bfloat16", True
+        yield "attention", {**grouped, "N": n}, "bfloat16", True
 
 
 registry.add_proposal(problems)
