@@ -92,7 +92,6 @@ def main() -> None:
     parser.add_argument("--name", default="attention_cpu")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    threads = torch.get_num_threads()
     for name in ("attention", "attention_train"):
         for dtype in ("float32", "float64"):
             for n in options.sizes:

@@ -1,0 +1,184 @@
+"""Tuned attention on this GPU beside PyTorch's scaled_dot_product_attention, in one run.
+
+    python benchmarks/attention_gpu.py [--dtype float64 ...] [--tune 20s]
+
+Forward plus backward, device time by events, the L2 overwritten before every sample, PyTorch's
+best backend for each shape; at N <= 1024 also under CUDA-graph replay. Needs torch (the benchmark
+only). Without --tune the policies at hand serve: the shipped ones, or this machine's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from common import median_interval, ratio_interval, write
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import autotune
+from autotune import dispatch, tune
+from autotune.device import find_device
+
+FLUSH_BYTES = 256 << 20
+SMALL = 1024
+PER_GRAPH = 10
+BACKENDS = {
+    "float64": ("MATH",),
+    "float32": ("MATH", "EFFICIENT_ATTENTION"),
+    "bfloat16": ("FLASH_ATTENTION", "CUDNN_ATTENTION"),
+    "float16": ("FLASH_ATTENTION", "CUDNN_ATTENTION"),
+}
+STUDY = [(2, 1, n, 64) for n in (128, 512, 1024, 2048, 4096, 8192, 16384)]
+MANY_HEADS = [(2, 16, n, 128) for n in (4096, 8192)]
+Run = Callable[[], Any]
+
+
+class Clock:
+    """Times runs by events, interleaved, each on a cold L2."""
+
+    def __init__(self) -> None:
+        self._flush = torch.empty(FLUSH_BYTES // 4, device="cuda", dtype=torch.float32)
+
+    def sample(self, run: Run) -> float:
+        """Seconds of one run; the flush also hides what launching takes."""
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self._flush.fill_(1.0)
+        first.record()
+        run()
+        last.record()
+        last.synchronize()
+        return first.elapsed_time(last) * 1e-3
+
+    def interleaved(self, runs: Mapping[str, Run], rounds: int) -> dict[str, list[float]]:
+        """Samples of every run, round by round in random order."""
+        for run in runs.values():
+            for _ in range(3):
+                run()
+        torch.cuda.synchronize()
+        samples: dict[str, list[float]] = {name: [] for name in runs}
+        names, shuffle = list(runs), random.Random(0)
+        for _ in range(rounds):
+            shuffle.shuffle(names)
+            for name in names:
+                samples[name].append(self.sample(runs[name]))
+        return samples
+
+
+def captured(run: Run) -> Run:
+    """Ten runs as one CUDA graph; calling it replays them."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(PER_GRAPH):
+            run()
+    return graph.replay
+
+
+def torch_runs(dtype: str, tensors: tuple[torch.Tensor, ...], causal: bool) -> dict[str, Run]:
+    """Forward plus backward by every backend that takes the problem."""
+    q, k, v = (each.detach().clone().requires_grad_() for each in tensors[:3])
+    grad = tensors[3]
+
+    def run(backend: str) -> Any:
+        with sdpa_kernel(getattr(SDPBackend, backend)):
+            out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        return torch.autograd.grad(out, (q, k, v), grad)
+
+    found: dict[str, Run] = {}
+    for backend in BACKENDS[dtype]:
+        try:
+            run(backend)
+        except RuntimeError as error:
+            print(f"  torch {backend}: {str(error).splitlines()[0]}")
+            continue
+        found[backend] = lambda backend=backend: run(backend)
+    return found
+
+
+def compare(
+    clock: Clock, dtype: str, shape: tuple[int, ...], mode: str, options: Any
+) -> dict[str, Any]:
+    """One problem in one mode: cold, or replayed as a graph."""
+    torch.manual_seed(0)
+    if options.tune:
+        tune(autotune.attention_train, shape, dtype=dtype, mode=mode, budget=options.tune)
+    kernel = dispatch(autotune.attention_train, shape, dtype=dtype, mode=mode, device="cuda")
+    kind = getattr(torch, dtype)
+    tensors = tuple(torch.randn(shape, device="cuda", dtype=kind) for _ in range(4))
+    runs: dict[str, Run] = {"ours": lambda: kernel(*tensors)}
+    runs |= torch_runs(dtype, tensors, causal=False)
+    if mode == "graph":
+        runs = {name: captured(run) for name, run in runs.items()}
+    samples = clock.interleaved(runs, options.rounds)
+    medians = {name: median_interval(times)[0] for name, times in samples.items()}
+    best = min((name for name in medians if name != "ours"), key=medians.__getitem__)
+    ratio, low, high = ratio_interval(samples["ours"], samples[best])
+    repeats = PER_GRAPH if mode == "graph" else 1
+    b, h, n, d = shape
+    row = {
+        "dtype": dtype,
+        "B": b,
+        "H": h,
+        "N": n,
+        "D": d,
+        "mode": mode,
+        "ours_ms": medians["ours"] / repeats * 1e3,
+        "torch_ms": medians[best] / repeats * 1e3,
+        "backend": best,
+        "ratio": ratio,
+        "low": low,
+        "high": high,
+        "teraflops": 14 * b * h * n * n * d / (medians["ours"] / repeats) / 1e12,
+        "variant": kernel.variant,
+        "config": dict(kernel.config),
+        "origin": kernel.origin,
+        "samples": {name: times for name, times in samples.items() if name in ("ours", best)},
+    }
+    print(
+        f"{dtype:8s} B={b} H={h:2d} N={n:5d} D={d:3d} {mode:5s} ours {row['ours_ms']:8.4f}"
+        f" torch {row['torch_ms']:8.4f} ms ({best.split('_')[0].lower()})  ratio {ratio:.3f}"
+        f" ({low:.3f}-{high:.3f})  {kernel.variant} [{kernel.config}] {kernel.origin}",
+        flush=True,
+    )
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dtype", nargs="+", default=["float64", "float32", "bfloat16", "float16"])
+    parser.add_argument("--tune", metavar="TIME", help="tune every problem first, so long")
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--most", type=int, default=16384, help="largest N")
+    parser.add_argument("--name", default="attention_gpu")
+    options = parser.parse_args()
+    gpu = find_device("cuda")
+    clock, rows = Clock(), []
+    for dtype in options.dtype:
+        shapes = STUDY + (MANY_HEADS if dtype in ("bfloat16", "float16") else [])
+        for shape in shapes:
+            if shape[2] > options.most:
+                continue
+            for mode in ("cold", "graph") if shape[2] <= SMALL else ("cold",):
+                rows.append(compare(clock, dtype, shape, mode, options))
+                write(
+                    options.name,
+                    rows,
+                    packages=("torch", "cupy"),
+                    gpu=gpu.identity,
+                    gpu_label=gpu.label,
+                    driver=gpu.facts.get("driver"),
+                    torch_cuda=torch.version.cuda,
+                )
+
+
+if __name__ == "__main__":
+    main()
