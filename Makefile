@@ -7,7 +7,7 @@ DRIVER := $(shell nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>
 GPU_EXTRA := $(shell if [ "0$(DRIVER)" -ge 580 ]; then echo cuda13; elif [ "0$(DRIVER)" -ge 525 ]; then echo cuda12; fi)
 
 .DEFAULT_GOAL := help
-.PHONY: help install tune test lint format types clean
+.PHONY: help install tune test test-gpu lint format clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ test: $(VENV)/.installed-dev  ## lint, type-check and test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q
+
+test-gpu: $(VENV)/.installed-dev  ## test the kernels on this machine's GPU
+	$(BIN)/python -m pytest -q tests/gpu -rs
 
 lint: $(VENV)/.installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .
