@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from autotune.errors import UserError
 
 Array = npt.NDArray[Any]
 
@@ -28,6 +31,33 @@ def empty_aligned(shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
     return raw[start : start + nbytes].view(kind).reshape(shape)
 
 
+def empty_bytes(nbytes: int) -> Array:
+    """Uninitialised bytes from a cache line on."""
+    return empty_aligned((nbytes,), np.uint8)
+
+
+def array_dtype(name: npt.DTypeLike) -> np.dtype[Any]:
+    """A dtype by name, bfloat16 included; UserError where that is not installed."""
+    if str(name) == "bfloat16":
+        try:
+            import_module("ml_dtypes")  # registers the name
+        except ImportError:
+            raise UserError("bfloat16 needs ml_dtypes: pip install ml_dtypes.") from None
+    return np.dtype(name)
+
+
+def is_floating(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype can hold NaN; NumPy does not count bfloat16 among its own."""
+    return np.issubdtype(dtype, np.inexact) or dtype.name == "bfloat16"
+
+
+def epsilon(dtype: np.dtype[Any]) -> float:
+    """Distance from 1 to the next number; 0 for integers."""
+    if dtype.name == "bfloat16":
+        return 2.0**-7
+    return float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Guarded:
     """An array with guard bytes before it, behind it and in the gaps of its layout."""
@@ -36,19 +66,27 @@ class Guarded:
     _edges: tuple[Array, ...]
 
     @classmethod
-    def empty(cls, shape: Sequence[int], dtype: npt.DTypeLike, *, strided: bool = False) -> Guarded:
-        """An uninitialised array, aligned to a cache line; see `strided_like` for the layout."""
+    def empty(
+        cls,
+        shape: Sequence[int],
+        dtype: npt.DTypeLike,
+        *,
+        strided: bool = False,
+        allocate: Callable[[int], Array] = empty_bytes,
+    ) -> Guarded:
+        """An uninitialised array, aligned as `allocate` does; see `_storage` for the layout."""
         kind = np.dtype(dtype)
         store, order = _storage(tuple(shape)) if strided else (tuple(shape), None)
         nbytes = math.prod(store) * kind.itemsize
-        raw = empty_aligned((nbytes + 2 * GUARD_BYTES,), np.uint8)
+        raw = allocate(nbytes + 2 * GUARD_BYTES)
         edges = [raw[:GUARD_BYTES], raw[GUARD_BYTES + nbytes :]]
-        stored = raw[GUARD_BYTES : GUARD_BYTES + nbytes].view(kind).reshape(store)
+        within = raw[GUARD_BYTES : GUARD_BYTES + nbytes]
+        stored = within.view(kind).reshape(store)
         if order is None:
             array = stored
         elif len(shape) == 1:
             array = stored[:, 0]
-            edges.append(stored[:, 1:].view(np.uint8))
+            edges.append(within.reshape(shape[0], 2 * kind.itemsize)[:, kind.itemsize :])
         else:
             array = stored.transpose(order)
         for edge in edges:
@@ -78,7 +116,7 @@ def _storage(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...] |
 
 def poison(array: Array) -> None:
     """Overwrite an output so that what a kernel leaves unwritten shows: NaN, or the largest int."""
-    if np.issubdtype(array.dtype, np.inexact):
+    if is_floating(array.dtype):
         array[...] = np.nan
     elif np.issubdtype(array.dtype, np.integer):
         array[...] = np.iinfo(array.dtype).max

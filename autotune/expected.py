@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.arrays import Array
+from autotune.arrays import Array, array_dtype, epsilon, is_floating
 from autotune.errors import AutotuneError
 from autotune.inputs import Buffers
 
@@ -51,27 +51,41 @@ def expected_outputs(buffers: Buffers) -> tuple[Expected, ...]:
     """
     problem = buffers.problem
     operation = problem.operation
-    dtypes = [np.dtype(tensor.dtype or problem.dtype) for tensor in operation.outputs]
+    dtypes = [array_dtype(tensor.dtype or problem.dtype) for tensor in operation.outputs]
     double = problem.dtype == "float64"
-    scale = _epsilon(np.dtype("f8")) / _epsilon(np.dtype("f4")) if double else 1.0
-    with ThreadPoolExecutor(2) as pool:
-        wide = pool.submit(_run, buffers, operation.reference, np.dtype("f8"))
-        plain = pool.submit(_run, buffers, operation.plain, np.dtype("f4") if double else None)
-        values, narrow = wide.result(), plain.result()
+    scale = epsilon(np.dtype("f8")) / epsilon(np.dtype("f4")) if double else 1.0
+    values, narrow = _both(buffers, np.dtype("f4") if double else None)
     expected = []
     for tensor, dtype, exact, rounded in zip(
         operation.outputs, dtypes, values, narrow, strict=True
     ):
-        if np.isnan(exact).any():
+        if bool(np.isnan(exact).any()):
             raise GateError(f"the reference of {operation.name} gives NaN in {tensor.name}.")
         magnitude = _magnitude(exact)
         unavoidable = scale * _plain_error(rounded, exact, magnitude)
         factor = operation.tolerance.get(tensor.name, FACTOR) + (1.0 if double else 0.0)
-        if not np.issubdtype(dtype, np.inexact):
+        if not is_floating(dtype):
             unavoidable = 0.0
-        bound = max(factor * unavoidable, FLOOR_ULPS * _epsilon(dtype))
+        bound = max(factor * unavoidable, FLOOR_ULPS * epsilon(dtype))
         expected.append(Expected(tensor.name, exact, magnitude, bound, dtype))
     return tuple(expected)
+
+
+def _both(
+    buffers: Buffers, narrow: np.dtype[Any] | None
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """Outputs of the reference in float64, and of the plain implementation in `narrow`."""
+    operation, memory = buffers.problem.operation, buffers.memory
+    if not memory.concurrent:
+        exact = _run(buffers, operation.reference, np.dtype("f8"))
+        memory.release()
+        plain = _run(buffers, operation.plain, narrow)
+        memory.release()
+        return exact, plain
+    with ThreadPoolExecutor(2) as pool:
+        wide = pool.submit(_run, buffers, operation.reference, np.dtype("f8"))
+        other = pool.submit(_run, buffers, operation.plain, narrow)
+        return wide.result(), other.result()
 
 
 def _run(
@@ -82,7 +96,7 @@ def _run(
     operation = problem.operation
     scalars: Mapping[str, Any] = dict(zip(operation.scalars, buffers.scalars, strict=True))
     inputs = [
-        np.array(each, dtype=dtype if np.issubdtype(each.dtype, np.inexact) else None, order="C")
+        each.astype(dtype if dtype and is_floating(each.dtype) else each.dtype, order="C")
         for each in buffers.input_arrays
     ]
     try:
@@ -96,20 +110,22 @@ def _run(
     if [np.shape(each) for each in results] != shapes:
         found = ", ".join(str(np.shape(each)) for each in results)
         raise GateError(f"the reference of {operation.name} gave {found}, expected {shapes}.")
-    return tuple(np.asarray(each, dtype=np.float64) for each in results)
+    return tuple(buffers.memory.asarray(each, np.float64) for each in results)
 
 
 def _magnitude(values: Array) -> float:
     """Largest finite magnitude; 1 for an output without one, so that errors stay absolute."""
-    finite = np.abs(values[np.isfinite(values)])
-    return float(finite.max(initial=0.0)) or 1.0
-
-
-def _epsilon(dtype: np.dtype[Any]) -> float:
-    return float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
+    return largest(np.where(np.isfinite(values), np.abs(values), 0.0)) or 1.0
 
 
 def _plain_error(plain: Array, values: Array, magnitude: float) -> float:
     """Error of the plain implementation where it is finite: its overflows excuse nobody's."""
     both = np.isfinite(plain) & np.isfinite(values)
-    return float(np.abs(plain[both] - values[both]).max(initial=0.0)) / magnitude
+    with np.errstate(invalid="ignore"):  # where both are infinite
+        difference = np.where(both, np.abs(plain - values), 0.0)
+    return largest(difference) / magnitude
+
+
+def largest(values: Array) -> float:
+    """The largest of values that are none below 0; 0 when there are none at all."""
+    return float(values.max()) if values.size else 0.0

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from autotune.arrays import Array, Guarded, poison
+from autotune.arrays import Array, Guarded, array_dtype, poison
 from autotune.errors import DeclarationError
+from autotune.memory import HOST, Memory, allowed_cpus
 from autotune.model import Problem, Tensor
 
 _CHUNK = 1 << 20
-_PIECE = 16 << 20
 _INTEGERS = (-8, 9)
 
 
@@ -28,8 +27,9 @@ class Buffers:
     inputs: tuple[Guarded, ...]
     fresh: tuple[Guarded, ...]
     scalars: tuple[float, ...]
+    memory: Memory
     _pristine: dict[int, Array]
-    _checksums: dict[int, int]
+    _unchanged: dict[int, Callable[[], bool]]
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -69,39 +69,42 @@ class Buffers:
         for tensor, each in zip(names, (*self.inputs, *self.fresh), strict=True):
             if not each.intact():
                 return f"wrote outside of {tensor.name}"
-        for position, checksum in self._checksums.items():
-            if _checksum(self.inputs[position].array) != checksum:
+        for position, unchanged in self._unchanged.items():
+            if not unchanged():
                 return f"changed its input {operation.inputs[position].name}"
         return None
 
 
-def make_buffers(problem: Problem, seed: int = 0) -> Buffers:
+def make_buffers(problem: Problem, seed: int = 0, *, memory: Memory = HOST) -> Buffers:
     """Buffers with standard-normal inputs (or `sample`'s), outputs poisoned.
 
-    The same seed gives the same values, whatever the number of CPUs. `sample(problem, rng)`
-    returns the inputs in declared order, in any floating dtype. Integer inputs are uniform in
-    -8 ... 8. Memory: the inputs, the outputs, and a copy of each input that is updated in place.
+    The same seed gives the same values, whatever the device and the number of CPUs.
+    `sample(problem, rng)` returns the inputs in declared order, in any floating dtype; what it
+    computes from the numbers of `rng` is computed on the device. Integer inputs are uniform in
+    -8 ... 8. Memory: the inputs, the outputs, and a copy of each input that is updated in place
+    (on a GPU, of every input).
     """
     operation = problem.operation
     strided = problem.layout == "strided"
-    inputs = tuple(_guarded(problem, tensor, strided) for tensor in operation.inputs)
+    inputs = tuple(_guarded(problem, tensor, strided, memory) for tensor in operation.inputs)
     seeds = np.random.SeedSequence(seed).spawn(len(inputs) + 1)
     if operation.sample is not None:
-        _fill_from_sample(problem, inputs, np.random.default_rng(seeds[-1]))
+        _fill_from_sample(problem, inputs, memory, np.random.default_rng(seeds[-1]))
     else:
         for each, sequence in zip(inputs, seeds[:-1], strict=True):
-            _fill(each.array, sequence)
+            _fill(each.array, sequence, memory)
     updated = operation.updated
     positions = {t.name: position for position, t in enumerate(operation.inputs)}
     buffers = Buffers(
         problem=problem,
         seed=seed,
         inputs=inputs,
-        fresh=tuple(_guarded(problem, tensor, False) for tensor in operation.fresh_outputs),
+        fresh=tuple(_guarded(problem, each, False, memory) for each in operation.fresh_outputs),
         scalars=problem.scalars(),
+        memory=memory,
         _pristine={positions[name]: inputs[positions[name]].array.copy() for name in updated},
-        _checksums={
-            position: _checksum(inputs[position].array)
+        _unchanged={
+            position: memory.witness(inputs[position].array)
             for name, position in positions.items()
             if name not in updated
         },
@@ -110,17 +113,17 @@ def make_buffers(problem: Problem, seed: int = 0) -> Buffers:
     return buffers
 
 
-def _guarded(problem: Problem, tensor: Tensor, strided: bool) -> Guarded:
-    dtype = np.dtype(tensor.dtype or problem.dtype)
-    return Guarded.empty(tensor.shape(problem.sizes), dtype, strided=strided)
+def _guarded(problem: Problem, tensor: Tensor, strided: bool, memory: Memory) -> Guarded:
+    shape, dtype = tensor.shape(problem.sizes), array_dtype(tensor.dtype or problem.dtype)
+    return Guarded.empty(shape, dtype, strided=strided, allocate=memory.allocate)
 
 
 def _fill_from_sample(
-    problem: Problem, inputs: tuple[Guarded, ...], rng: np.random.Generator
+    problem: Problem, inputs: tuple[Guarded, ...], memory: Memory, rng: np.random.Generator
 ) -> None:
     operation = problem.operation
     assert operation.sample is not None
-    given = operation.sample(problem, rng)
+    given = operation.sample(problem, memory.random(rng))
     given = given if isinstance(given, tuple | list) else (given,)
     if len(given) != len(inputs):
         raise DeclarationError(
@@ -132,12 +135,13 @@ def _fill_from_sample(
                 f"operation {operation.name}: sample gave {tensor} the shape {np.shape(values)}, "
                 f"expected {each.array.shape}."
             )
-        each.array[...] = values
+        each.array[...] = memory.asarray(values)
 
 
-def _fill(array: Array, sequence: np.random.SeedSequence) -> None:
+def _fill(array: Array, sequence: np.random.SeedSequence, memory: Memory) -> None:
     """Random values in chunks of fixed size, each with its own stream, by several threads."""
-    flat = array.reshape(-1) if array.flags.c_contiguous else np.empty(array.size, array.dtype)
+    in_place = memory is HOST and array.flags.c_contiguous
+    flat = array.reshape(-1) if in_place else np.empty(array.size, array.dtype)
     starts = range(0, flat.size, _CHUNK)
     streams = sequence.spawn(len(starts))
 
@@ -151,24 +155,7 @@ def _fill(array: Array, sequence: np.random.SeedSequence) -> None:
         else:
             part[...] = rng.standard_normal(part.size, dtype=np.float32)
 
-    with ThreadPoolExecutor(_allowed_cpus()) as pool:
+    with ThreadPoolExecutor(allowed_cpus()) as pool:
         list(pool.map(fill_chunk, range(len(starts))))
-    if not array.flags.c_contiguous:
-        array[...] = flat.reshape(array.shape)
-
-
-def _allowed_cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _checksum(array: Array) -> int:
-    """CRC of the elements in memory order, by several threads; the guards see to the gaps."""
-    order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
-    packed = np.ascontiguousarray(array.transpose(order)).reshape(-1).view(np.uint8)
-    parts = [packed[start : start + _PIECE].data for start in range(0, packed.size, _PIECE)]
-    if len(parts) < 2:
-        return sum(map(zlib.crc32, parts))
-    with ThreadPoolExecutor(_allowed_cpus()) as pool:
-        return hash(tuple(pool.map(zlib.crc32, parts)))
+    if not in_place:
+        array[...] = memory.asarray(flat).reshape(array.shape)

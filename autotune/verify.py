@@ -11,8 +11,9 @@ import numpy as np
 
 from autotune.arrays import Array
 from autotune.execution import Executable
-from autotune.expected import Expected, expected_outputs
+from autotune.expected import Expected, expected_outputs, largest
 from autotune.inputs import Buffers, make_buffers
+from autotune.memory import HOST, Memory
 from autotune.model import Problem, is_deterministic
 
 CHEAP_SECONDS = 0.05
@@ -44,15 +45,15 @@ class Gate:
     lets no single element be wrong. For the bound see `expected_outputs`.
     """
 
-    def __init__(self, problem: Problem, seed: int = 0) -> None:
-        self.problem = problem
-        self.buffers = make_buffers(problem, seed)
+    def __init__(self, problem: Problem, seed: int = 0, *, memory: Memory = HOST) -> None:
+        self.problem, self.memory = problem, memory
+        self.buffers = self._make_buffers(seed)
         started = perf_counter()
         self.expected = expected_outputs(self.buffers)
         self.reference_seconds = perf_counter() - started
         self._second: tuple[Buffers, tuple[Expected, ...]] | None = None
         if self.reference_seconds < CHEAP_SECONDS:
-            other = make_buffers(problem, seed + 1)
+            other = self._make_buffers(seed + 1)
             self._second = other, expected_outputs(other)
 
     def check(
@@ -80,18 +81,21 @@ class Gate:
     def repair(self) -> None:
         """Make new buffers in place of any that a candidate has damaged."""
         if self.buffers.damage() is not None:
-            self.buffers = make_buffers(self.problem, self.buffers.seed)
+            self.buffers = self._make_buffers(self.buffers.seed)
         if self._second is not None and self._second[0].damage() is not None:
-            self._second = make_buffers(self.problem, self._second[0].seed), self._second[1]
+            self._second = self._make_buffers(self._second[0].seed), self._second[1]
 
     def judge(self, outputs: Outputs) -> Verdict:
         """Judge outputs that a candidate has just left, and what it did to everything else."""
         return judge(outputs, self.expected, self.buffers)
 
+    def _make_buffers(self, seed: int) -> Buffers:
+        return make_buffers(self.problem, seed, memory=self.memory)
+
     def _differs(self, executable: Executable, first: Outputs) -> str | None:
         again = run_once(executable, self.buffers)
         for expected, one, other in zip(self.expected, first, again, strict=True):
-            if one.tobytes() != other.tobytes():
+            if not _same_bits(one, other):
                 return f"{expected.name} differs between two runs, but it claims determinism"
         return None
 
@@ -129,7 +133,7 @@ def collect_outputs(executable: Executable, buffers: Buffers, result: Any) -> Ou
     operation = buffers.problem.operation
     inputs = zip((t.name for t in operation.inputs), buffers.input_arrays, strict=True)
     named: dict[str, Any] = dict(inputs)
-    fresh = (np.array(each) for each in executable.returned(result))
+    fresh = (buffers.memory.copy(each) for each in executable.returned(result))
     named |= zip((t.name for t in operation.fresh_outputs), fresh, strict=True)
     return tuple([named[tensor.name] for tensor in operation.outputs])
 
@@ -148,6 +152,12 @@ def judge(outputs: Outputs, expected: tuple[Expected, ...], buffers: Buffers) ->
     return worst or Verdict(True)
 
 
+def _same_bits(one: Array, other: Array) -> bool:
+    """Whether two packed arrays of one shape are the same byte by byte, NaN and -0 included."""
+    bits, others = (each.reshape(-1).view(np.uint8) for each in (one, other))
+    return bool((bits == others).all())
+
+
 def _closer(one: Verdict, other: Verdict) -> bool:
     """Whether `one` is closer to its bound than `other` is."""
     return _share(one) >= _share(other)
@@ -162,14 +172,15 @@ def _judge_output(output: Array, target: Expected) -> Verdict:
         found = f"{output.dtype} {output.shape}"
         wanted = f"{target.dtype} {target.values.shape}"
         return Verdict(False, f"{target.name} is {found}, not {wanted}")
-    count = int(np.isnan(output).sum())
+    values = output.astype(np.float64, copy=False)
+    count = int(np.isnan(values).sum())
     if count:
         share = f"{count} of {output.size} elements"
         return Verdict(False, f"{target.name} has {share} unwritten or not a number")
     with np.errstate(invalid="ignore", over="ignore"):
         # Where both are the same infinity their difference is not a number, yet they are equal.
-        difference = np.where(output == target.values, 0.0, np.abs(output - target.values))
-    error = float(difference.max(initial=0.0)) / target.magnitude
+        difference = np.where(values == target.values, 0.0, np.abs(values - target.values))
+    error = largest(difference) / target.magnitude
     if not error <= target.bound:
         reason = f"{target.name} is off by {error:.3g} of its magnitude, allowed {target.bound:.3g}"
         return Verdict(False, reason, error if np.isfinite(error) else None, target.bound)
