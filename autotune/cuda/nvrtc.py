@@ -1,0 +1,112 @@
+"""NVIDIA's run-time compiler through ctypes: from CUDA C++ to machine code, without a driver."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import AutotuneError
+
+_SONAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
+_ERROR = re.compile(
+    r"^(?P<file>[^\n(]*)\((?P<line>\d+)\): (?:catastrophic )?error: (?P<text>.+)$", re.M
+)
+
+
+class CompileError(AutotuneError):
+    """CUDA C++ that NVRTC rejects: one line in the message, everything it said in `log`."""
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log
+
+
+@cache
+def library() -> Any:
+    """The loaded compiler; raises CompileError with the remedy where there is none."""
+    tried = []
+    for path in _candidates():
+        try:
+            return ctypes.CDLL(path)
+        except OSError as error:
+            tried.append(str(error).splitlines()[0])
+    raise CompileError(
+        "no NVRTC on this machine, so CUDA kernels cannot be compiled: install the extra cuda13 "
+        "(or cuda12) of onf-autotune, or the wheel nvidia-cuda-nvrtc.",
+        "\n".join(tried),
+    )
+
+
+def _candidates() -> Iterator[str]:
+    """Where it may lie: wheels of this environment, the toolkit's directory, the loader's path."""
+    toolkit = (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), "/usr/local/cuda")
+    for soname in _SONAMES:
+        patterns = [(entry, f"nvidia/*/lib/{soname}") for entry in sys.path if entry]
+        patterns += [(root, f"lib*/{soname}") for root in toolkit if root]
+        for root, pattern in patterns:
+            yield from (str(path) for path in sorted(Path(root).glob(pattern)))
+        yield soname
+
+
+@cache
+def version() -> str:
+    """Version of the compiler, as "13.0"."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return f"{major.value}.{minor.value}"
+
+
+def compile_cubin(text: str, name: str, options: Sequence[str]) -> bytes:
+    """Machine code of a source text, called `name` in messages.
+
+    `options` name one real architecture (`--gpu-architecture=sm_90`).
+    """
+    nvrtc, program = library(), ctypes.c_void_p()
+    created = nvrtc.nvrtcCreateProgram(
+        ctypes.byref(program), text.encode(), name.encode(), 0, None, None
+    )
+    _check(created, name)
+    try:
+        encoded = [option.encode() for option in options]
+        status = nvrtc.nvrtcCompileProgram(
+            program, len(encoded), (ctypes.c_char_p * len(encoded))(*encoded)
+        )
+        if status:
+            log = _text(program, "ProgramLog")
+            raise CompileError(f"{name} does not compile: {first_error(log, status)}", log)
+        return _bytes(program, "CUBIN")
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def first_error(log: str, status: int = 0) -> str:
+    """The first error in a compiler's log, as "file:line: text"."""
+    found = _ERROR.search(log)
+    if found:
+        return f"{Path(found['file']).name}:{found['line']}: {found['text'].strip()}"
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    blamed = next((line for line in lines if "error" in line.lower()), None)
+    return blamed or (lines[0] if lines else f"NVRTC status {status}")
+
+
+def _bytes(program: ctypes.c_void_p, what: str) -> bytes:
+    nvrtc, size = library(), ctypes.c_size_t()
+    _check(getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)), what)
+    buffer = ctypes.create_string_buffer(size.value)
+    _check(getattr(nvrtc, f"nvrtcGet{what}")(program, buffer), what)
+    return buffer.raw
+
+
+def _text(program: ctypes.c_void_p, what: str) -> str:
+    return _bytes(program, what).rstrip(b"\0").decode(errors="replace")
+
+
+def _check(status: int, what: str) -> None:
+    if status:
+        raise CompileError(f"NVRTC failed on {what} with status {status}.")

@@ -1,0 +1,180 @@
+"""Launching: parameters as the driver reads them, streams, shared memory, capture, threads."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import fake_cupy as fake
+import numpy as np
+import pytest
+
+from autotune.cuda import CudaSource, pointer, strides_in_elements
+from autotune.cuda.launch import CudaFunction, LaunchError
+from autotune.errors import DeclarationError
+
+
+@pytest.fixture
+def scale(tmp_path: Path, fake_cupy: Any, compiled: Any) -> CudaFunction:
+    """y = x * factor, elementwise."""
+    file = tmp_path / "scale.cu"
+    file.write_text("kernel")
+
+    @fake_cupy.kernel("scale", "PPqd")
+    def run(launched: Any, x: int, y: int, count: int, factor: float) -> None:
+        fake.at(y, count, "f8")[...] = fake.at(x, count, "f8") * factor
+
+    return CudaSource(file).kernel("scale", {"REAL": "double"})
+
+
+def test_a_launch_runs_on_the_current_stream_with_its_parameters(
+    scale: CudaFunction, fake_cupy: Any
+) -> None:
+    x = fake_cupy.asarray(np.arange(5.0))
+    y = fake_cupy.empty(5)
+    launch = scale.launcher(grid=(2,), block=(32, 4), arguments="PPqd")
+    stream = fake_cupy.cuda.Stream()
+    with stream:
+        launch(pointer(x), pointer(y), 5, 3.0)
+    assert y.get().tolist() == [0, 3, 6, 9, 12]
+    (launched,) = fake_cupy.launched
+    assert (launched.grid, launched.block) == ((2, 1, 1), (32, 4, 1))
+    assert launched.stream == stream.ptr != 0
+
+
+def test_parameters_keep_their_types_and_structs_their_bytes(
+    tmp_path: Path, fake_cupy: Any, compiled: Any
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+    fake_cupy.kernel("mixed", "ifS24bPd")(lambda launched, *values: seen.append(values))
+    (tmp_path / "mixed.cu").write_text("kernel")
+    function = CudaSource(tmp_path / "mixed.cu").kernel("mixed")
+    launch = function.launcher(grid=(1,), block=(1,), arguments="ifS24bPd")
+    record = np.zeros(1, [("words", "i8", 2), ("scale", "f8")])[0]
+    record["words"], record["scale"] = (7, 8), 0.5
+    launch(-3, 1.5, record, -1, 2**40, 0.1)
+    launch(-4, 1.5, record.tobytes(), -1, 2**40, 0.1)
+    assert seen[0] == (-3, 1.5, record.tobytes(), -1, 2**40, 0.1)
+    assert seen[1][0] == -4
+    assert seen[1][2] == record.tobytes()
+
+
+def test_unreadable_arguments_are_named(scale: CudaFunction) -> None:
+    with pytest.raises(DeclarationError, match="'PPz'"):
+        scale.launcher(grid=(1,), block=(1,), arguments="PPz")
+
+
+def test_it_is_compiled_once_for_the_architecture_of_the_device(
+    scale: CudaFunction, fake_cupy: Any, compiled: list[Any]
+) -> None:
+    x, y = fake_cupy.empty(3), fake_cupy.empty(3)
+    for _ in range(2):
+        scale.launcher(grid=(1,), block=(1,), arguments="PPqd")(pointer(x), pointer(y), 3, 1.0)
+    ((name, options),) = compiled
+    assert name == "scale.cu"
+    assert "--gpu-architecture=sm_90a" in options
+    assert "-DREAL=double" in options
+    assert len(fake_cupy.loaded) == 1
+
+
+def test_each_device_loads_its_own(scale: CudaFunction, fake_cupy: Any) -> None:
+    fake_cupy.device_count = 2
+    x, y = fake_cupy.asarray(np.ones(3)), fake_cupy.empty(3)
+    launch = scale.launcher(grid=(1,), block=(1,), arguments="PPqd")
+    for device in (0, 1, 0):
+        with fake_cupy.cuda.Device(device):
+            launch(pointer(x), pointer(y), 3, 1.0)
+    assert [each.device for each in fake_cupy.launched] == [0, 1, 0]
+    assert len(fake_cupy.loaded) == 2
+
+
+def test_shared_memory_is_opted_in_and_never_lowered(scale: CudaFunction, fake_cupy: Any) -> None:
+    x, y = fake_cupy.empty(3), fake_cupy.empty(3)
+    wide, narrow = (
+        scale.launcher(grid=(1,), block=(1,), arguments="PPqd", shared=kib * 1024)
+        for kib in (200, 60)
+    )
+    wide(pointer(x), pointer(y), 3, 1.0)
+    narrow(pointer(x), pointer(y), 3, 1.0)
+    wide(pointer(x), pointer(y), 3, 1.0)
+    assert [each.shared for each in fake_cupy.launched] == [204800, 61440, 204800]
+    too_much = scale.launcher(grid=(1,), block=(1,), arguments="PPqd", shared=300 * 1024)
+    with pytest.raises(LaunchError, match="scale cannot have 307200 bytes of shared memory"):
+        too_much(pointer(x), pointer(y), 3, 1.0)
+
+
+def test_a_failed_launch_is_one_line_with_the_kernel(scale: CudaFunction, fake_cupy: Any) -> None:
+    x, y = fake_cupy.empty(3), fake_cupy.empty(3)
+    launch = scale.launcher(grid=(0,), block=(1,), arguments="PPqd")
+    with pytest.raises(LaunchError, match=r"kernel scale was not launched: .*invalid argument$"):
+        launch(pointer(x), pointer(y), 3, 1.0)
+    assert launch.__closure__  # the same launcher goes on to work
+    good = scale.launcher(grid=(1,), block=(1,), arguments="PPqd")
+    good(pointer(x), pointer(y), 3, 1.0)
+
+
+def test_a_missing_kernel_is_named(tmp_path: Path, fake_cupy: Any, compiled: Any) -> None:
+    (tmp_path / "a.cu").write_text("kernel")
+    launch = (
+        CudaSource(tmp_path / "a.cu").kernel("absent").launcher(grid=(1,), block=(1,), arguments="")
+    )
+    with pytest.raises(LaunchError, match="cannot load kernel absent"):
+        launch()
+
+
+def test_a_thread_without_a_context_gets_one(scale: CudaFunction, fake_cupy: Any) -> None:
+    x, y = fake_cupy.asarray(np.ones(3)), fake_cupy.empty(3)
+    launch = scale.launcher(grid=(1,), block=(1,), arguments="PPqd")
+    launch(pointer(x), pointer(y), 3, 1.0)
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        fake_cupy.without_context.add(threading.get_ident())
+        try:
+            launch(pointer(x), pointer(y), 3, 2.0)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not failures
+    assert y.get().tolist() == [2, 2, 2]
+
+
+def test_a_graph_keeps_the_parameters_of_its_launches(scale: CudaFunction, fake_cupy: Any) -> None:
+    x, y = fake_cupy.asarray(np.ones(3)), fake_cupy.asarray(np.zeros(3))
+    launch = scale.launcher(grid=(1,), block=(1,), arguments="PPqd")
+    launch(pointer(x), pointer(y), 3, 1.0)
+    stream = fake_cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        launch(pointer(x), pointer(y), 3, 5.0)
+        graph = stream.end_capture()
+        launch(pointer(x), pointer(y), 3, 7.0)
+    assert y.get().tolist() == [7, 7, 7]
+    graph.launch(stream)
+    assert y.get().tolist() == [5, 5, 5]
+
+
+def test_nothing_is_built_during_capture(scale: CudaFunction, fake_cupy: Any) -> None:
+    launch = scale.launcher(grid=(1,), block=(1,), arguments="PPqd")
+    stream = fake_cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        with pytest.raises(LaunchError, match="call it once before the capture"):
+            launch(0, 0, 0, 1.0)
+        stream.end_capture()
+    assert not fake_cupy.loaded
+
+
+def test_strides_are_in_elements(fake_cupy: Any) -> None:
+    x = fake_cupy.empty((2, 3, 4), np.float32)
+    assert strides_in_elements(x) == (12, 4, 1)
+    assert strides_in_elements(x[:, ::-1].transpose(0, 2, 1)) == (12, 1, -4)
+
+
+def test_usage_is_read_from_the_loaded_kernel(scale: CudaFunction) -> None:
+    usage = scale.usage()
+    assert (usage.registers, usage.local_bytes, usage.max_threads) == (64, 0, 1024)
