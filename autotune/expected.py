@@ -51,7 +51,7 @@ def expected_outputs(buffers: Buffers) -> tuple[Expected, ...]:
     """
     problem = buffers.problem
     operation = problem.operation
-    dtypes = [array_dtype(tensor.dtype or problem.dtype) for tensor in operation.outputs]
+    dtypes = [array_dtype(problem.element_type(tensor.dtype)) for tensor in operation.outputs]
     double = problem.dtype == "float64"
     scale = epsilon(np.dtype("f8")) / epsilon(np.dtype("f4")) if double else 1.0
     values, narrow = _both(buffers, np.dtype("f4") if double else None)

@@ -114,7 +114,7 @@ def make_buffers(problem: Problem, seed: int = 0, *, memory: Memory = HOST) -> B
 
 
 def _guarded(problem: Problem, tensor: Tensor, strided: bool, memory: Memory) -> Guarded:
-    shape, dtype = tensor.shape(problem.sizes), array_dtype(tensor.dtype or problem.dtype)
+    shape, dtype = tensor.shape(problem.sizes), array_dtype(problem.element_type(tensor.dtype))
     return Guarded.empty(shape, dtype, strided=strided, allocate=memory.allocate)
 
 

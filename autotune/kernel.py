@@ -49,6 +49,8 @@ class Kernel:
     ) -> None:
         import numpy as np
 
+        from autotune.arrays import array_dtype
+
         operation = problem.operation
         self.problem, self.served, self.device = problem, served, device
         self._scalars = problem.scalars(scalars)
@@ -57,7 +59,7 @@ class Kernel:
         self._call: Callable[..., Any] | None = None
         self._empty = np.empty
         self._input_forms, self._output_forms = (
-            tuple((t.shape(problem.sizes), np.dtype(t.dtype or problem.dtype)) for t in tensors)
+            tuple((t.shape(problem.sizes), array_dtype(problem.element_type(t.dtype))) for t in tensors)
             for tensors in (operation.inputs, operation.fresh_outputs)
         )
         names = [tensor.name for tensor in operation.outputs]

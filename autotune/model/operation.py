@@ -28,7 +28,10 @@ type_names = {
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """An input or output: its name, its dims in order, its dtype (None: the problem's)."""
+    """An input or output: its name, its dims in order, its dtype.
+
+    None is the problem's dtype, "accumulator" float32 for 16-bit problems and else the problem's.
+    """
 
     name: str
     dims: tuple[str, ...]
@@ -43,7 +46,7 @@ class Tensor:
 
 
 def parse_tensors(text: str) -> tuple[Tensor, ...]:
-    """Read "q[B,H,Nq,D] k[B,Hkv,Nk,D]"; `x[N]:int32` fixes a dtype."""
+    """Read "q[B,H,Nq,D] k[B,Hkv,Nk,D]"; `x[N]:int32` fixes a dtype (or "accumulator")."""
     tensors = tuple(
         Tensor(name, tuple(dim.strip() for dim in dims.split(",") if dim.strip()), dtype or None)
         for name, dims, dtype in _TENSOR.findall(text)
@@ -203,10 +206,13 @@ def _is_size(value: object) -> bool:
 
 
 def canonical_dtype(dtype: object) -> str:
-    """Name of a dtype in any spelling: "fp32", "<f4", numpy.float32; native byte order only."""
+    """Name of a dtype in any spelling: "fp32", "<f4", numpy.float32, torch.float32; native byte
+    order only."""
+    if type(dtype).__module__ == "torch":
+        dtype = str(dtype).removeprefix("torch.")
     if isinstance(dtype, str) and dtype.lower() in type_names:
         return type_names[dtype.lower()]
-    if dtype == "bfloat16":
+    if isinstance(dtype, str) and dtype.lower() == "bfloat16":
         return "bfloat16"
     import numpy as np
 

@@ -125,10 +125,16 @@ class Problem:
 
     def nbytes(self, dims: Sequence[str], dtype: str | None = None) -> int:
         """Bytes of an array over `dims`."""
-        count = dtype_itemsize(dtype or self.dtype)
+        count = dtype_itemsize(self.element_type(dtype))
         for dim in dims:
             count *= self.sizes[dim]
         return count
+
+    def element_type(self, dtype: str | None = None) -> str:
+        """What a declared dtype is here: None and "accumulator" depend on the problem's."""
+        if dtype == "accumulator":
+            return "float32" if self.itemsize < 4 else self.dtype
+        return dtype or self.dtype
 
     def scalars(self, given: Mapping[str, float | None] | None = None) -> tuple[float, ...]:
         """Scalar arguments in declared order; those not given take the operation's default."""

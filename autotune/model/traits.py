@@ -51,7 +51,10 @@ def intermediate_shapes(
     """Shape and dtype of every intermediate, in declared order."""
     names = values(problem, config)
     return tuple(
-        (tuple(int(evaluate(size, names)) for size in array.dims), array.dtype or problem.dtype)
+        (
+            tuple(int(evaluate(size, names)) for size in array.dims),
+            problem.element_type(array.dtype),
+        )
         for array in variant.intermediates
     )
 
@@ -116,7 +119,7 @@ def _array_elements(
     """Per array: number of elements and bytes of one."""
     operation = variant.operation
     counts = {
-        t.name: (math.prod(t.shape(problem.sizes)), dtype_itemsize(t.dtype or problem.dtype))
+        t.name: (math.prod(t.shape(problem.sizes)), dtype_itemsize(problem.element_type(t.dtype)))
         for t in (*operation.inputs, *operation.outputs)
     }
     shapes = intermediate_shapes(variant, problem, config)

@@ -80,6 +80,33 @@ def test_dtype_spellings_are_one(spelling: object) -> None:
     assert canonical_dtype(spelling) == "float32"
 
 
+class _TorchDtype:
+    """As torch spells it, without torch."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
+
+
+_TorchDtype.__module__ = "torch"
+
+
+def test_bfloat16_and_torch_spellings() -> None:
+    for spelling in ("bf16", "bfloat16", "BFloat16", _TorchDtype("bfloat16")):
+        assert canonical_dtype(spelling) == "bfloat16"
+    assert canonical_dtype(_TorchDtype("float16")) == "float16"
+    with pytest.raises(UnknownNameError, match="float8"):
+        canonical_dtype(_TorchDtype("float8_e4m3fn"))
+
+
+def test_bfloat16_of_ml_dtypes() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="bfloat16 arrays need ml_dtypes")
+    for spelling in (ml_dtypes.bfloat16, np.dtype(ml_dtypes.bfloat16)):
+        assert canonical_dtype(spelling) == "bfloat16"
+
+
 def test_dtypes_that_are_refused() -> None:
     with pytest.raises(ShapeError, match="byte order"):
         canonical_dtype(">f4")

@@ -21,6 +21,7 @@ from autotune.model import (
 )
 from autotune.model.operation import parse_tensors
 from autotune.model.space import configs, default_config, inadmissible, size, why_not
+from autotune.model.traits import intermediate_shapes
 
 
 class FourCores:
@@ -189,3 +190,22 @@ def test_config_is_a_value() -> None:
     assert str(Config()) == "-"
     with pytest.raises(KeyError):
         Config().integer("rows")
+
+
+def test_an_accumulator_is_wide_only_for_narrow_problems() -> None:
+    tensors = parse_tensors("x[N]"), parse_tensors("y[N] sums[N]:accumulator")
+    dtypes = ("float64", "float32", "bfloat16", "float16")
+    narrow = Operation("sums", ("N",), *tensors, reference=print, plain=print, dtypes=dtypes)
+    for dtype, kept, written in (
+        ("float64", "float64", 10 * (8 + 8)),
+        ("float32", "float32", 10 * (4 + 4)),
+        ("bfloat16", "float32", 10 * (2 + 4)),
+        ("float16", "float32", 10 * (2 + 4)),
+    ):
+        problem = Problem.of(narrow, (10,), dtype)
+        assert problem.element_type("accumulator") == kept
+        assert problem.compulsory_bytes[1] == written
+        variant = Variant(
+            "v", narrow, print, intermediates=(Intermediate("part", ("N",), "accumulator"),)
+        )
+        assert intermediate_shapes(variant, problem, {}) == (((10,), kept),)

@@ -132,3 +132,32 @@ def test_one_query_is_attention_with_one_row() -> None:
     wanted = textbook(q[:, :, None], k, v, False, 0.4)[0][:, :, 0]
     np.testing.assert_allclose(one_query(q, k, v, scale=0.4), wanted, rtol=1e-13)
     np.testing.assert_allclose(plain_one_query(q, k, v, scale=0.4), wanted, rtol=1e-13)
+
+
+@CAUSAL
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_plain_in_sixteen_bits_sums_in_float32(dtype: str, causal: bool) -> None:
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes", reason="bfloat16 arrays need ml_dtypes")
+    kind = np.dtype(dtype)
+    q, k, v = (random(1, heads, 40, 16).astype(kind) for heads in (4, 2, 2))
+    grad_out = random(1, 4, 40, 16).astype(kind)
+    wide = [each.astype(np.float64) for each in (q, k, v, grad_out)]
+    out, lse = plain_forward(q, k, v, causal=causal, scale=0.25)
+    exact = forward(*wide[:3], causal=causal, scale=0.25)
+    step = 2.0**-7 if dtype == "bfloat16" else 2.0**-10
+    assert (out.dtype, lse.dtype) == (kind, np.float32)
+    np.testing.assert_allclose(out.astype(np.float64), exact[0], rtol=0, atol=2 * step)
+    np.testing.assert_allclose(lse, exact[1], rtol=1e-5, atol=1e-5)
+    found = plain_gradients(q, k, v, out, lse, grad_out, causal=causal, scale=0.25)
+    for one, other in zip(found, gradients(*wide, causal=causal, scale=0.25), strict=True):
+        assert one.dtype == kind
+        np.testing.assert_allclose(one.astype(np.float64), other, rtol=0, atol=16 * step)
+
+
+def test_plain_in_float16_survives_products_beyond_its_range() -> None:
+    q = k = np.full((1, 1, 8, 64), 300, np.float16)  # their products are 5.8 million
+    v = random(1, 1, 8, 64).astype(np.float16)
+    out, lse = plain_forward(q, k, v, scale=1.0)
+    assert np.isfinite(out).all()
+    assert np.isfinite(lse).all()

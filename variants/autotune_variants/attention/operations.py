@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autotune import operation
+from autotune.arrays import array_dtype
 from autotune_variants.attention.reference import (
     Array,
     forward,
@@ -23,14 +24,14 @@ _SHAPE: dict[str, Any] = {
     "scalars": {"scale": "max(D, 1)**-0.5"},
     "rules": ("H == Hkv or (Hkv > 0 and H % Hkv == 0)",),
     "axes": (("Nq", "Nk"), ("B", "H", "Hkv")),
-    "dtypes": ("float32", "float64"),
+    "dtypes": ("float32", "float64", "bfloat16", "float16"),
 }
 
 
 @operation(
     **_SHAPE,
     inputs="q[B,H,Nq,D] k[B,Hkv,Nk,D] v[B,Hkv,Nk,Dv]",
-    outputs="out[B,H,Nq,Dv] lse[B,H,Nq]",
+    outputs="out[B,H,Nq,Dv] lse[B,H,Nq]:accumulator",
     residuals=("lse",),
     flops="2*B*H*Nq*Nk*(D + Dv)",
     tolerance={"out": 2.0, "lse": 2.0},
@@ -41,7 +42,8 @@ def attention(q: Array, k: Array, v: Array, *, causal: bool, scale: float) -> tu
 
     Query head h attends key-value head h // (H / Hkv). With `causal`, query i attends key j when
     j <= i + Nk - Nq: the last query sees every key (bottom-right alignment, as FlashAttention from
-    2.1 on). Rows with nothing to attend give 0, and lse = -inf. Formulas: arXiv 2606.07713.
+    2.1 on). Rows with nothing to attend give 0, and lse = -inf. In 16 bits lse is float32.
+    Formulas: arXiv 2606.07713.
     """
     return forward(q, k, v, causal=causal, scale=scale)
 
@@ -54,17 +56,18 @@ def _consistent_sample(problem: Any, rng: Any) -> tuple[Array, ...]:
         for tensor in problem.operation.inputs
         if tensor.name in ("q", "k", "v", "grad_out")
     ]
-    q, k, v, grad_out = (array.astype(problem.dtype) for array in wide)
+    dtype, sums = array_dtype(problem.dtype), problem.element_type("accumulator")
+    q, k, v, grad_out = (array.astype(dtype) for array in wide)
     (scale,) = problem.scalars()
     inputs = [array.astype("float64") for array in (q, k, v)]
     out, lse = forward(*inputs, causal=bool(problem.flags["causal"]), scale=scale)
-    return q, k, v, out.astype(problem.dtype), lse.astype(problem.dtype), grad_out
+    return q, k, v, out.astype(dtype), lse.astype(sums), grad_out
 
 
 @operation(
     **_SHAPE,
     inputs="q[B,H,Nq,D] k[B,Hkv,Nk,D] v[B,Hkv,Nk,Dv] "
-    "out[B,H,Nq,Dv] lse[B,H,Nq] grad_out[B,H,Nq,Dv]",
+    "out[B,H,Nq,Dv] lse[B,H,Nq]:accumulator grad_out[B,H,Nq,Dv]",
     outputs="grad_q[B,H,Nq,D] grad_k[B,Hkv,Nk,D] grad_v[B,Hkv,Nk,Dv]",
     flops="2*B*H*Nq*Nk*(3*D + 2*Dv)",
     tolerance={"grad_q": 3.0, "grad_k": 3.0, "grad_v": 3.0},

@@ -191,6 +191,7 @@ GRADIENTS: dict[str, tuple[Pass, ...]] = {
     "all_recomputed": (CORRECTIONS, GRAD_K_AND_V, GRAD_Q_RECOMPUTED),
 }
 
+DTYPES = ("float32", "float64")
 TUNABLES = (
     PowerOfTwo("block_q", 16, 128, default=64),
     PowerOfTwo("block_k", 32, 512, default=128),

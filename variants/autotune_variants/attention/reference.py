@@ -2,6 +2,8 @@
 
 The plain ones sum every product in the opposite order, and come by their results another way, so
 that the difference tells what rounding does in float64 too, where both run in the same dtype.
+In 16 bits they compute in float32 and round what such an implementation stores: A, GS, outputs.
+CuPy arrays run as well; everything here is called through NumPy's functions for that.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def _blocks(
 ) -> Iterator[_Block]:
     batch, heads, queries, _ = q.shape
     keys = k.shape[2]
-    rows = max(_ELEMENTS // max(keys, 1), 1)
+    if not keys:
+        return
+    rows = max(_ELEMENTS // keys, 1)
     for b in range(batch):
         for h in range(heads):
             key = (b, h * k.shape[1] // heads)
@@ -44,25 +48,42 @@ def _blocks(
                 query = (b, h, slice(start, start + rows))
                 scores = product(q[query], k[key].T) * q.dtype.type(scale)
                 if causal:
-                    last = np.arange(start, start + len(scores)) + keys - queries
-                    scores[np.arange(keys) > last[:, None]] = -np.inf
+                    last = np.arange(start, start + len(scores), like=scores) + keys - queries
+                    hidden = np.arange(keys, like=scores) > last[:, None]
+                    scores = np.where(hidden, q.dtype.type(-np.inf), scores)
                 yield _Block(query, key, scores)
 
 
 def _exponentials(scores: Array, shift: Array) -> Array:
     """exp(scores - shift) by rows, 0 where a row has nothing to attend (shift -inf)."""
-    weights: Array = np.exp(scores - np.where(np.isneginf(shift), 0, shift)[:, None])
+    finite = np.where(shift == -np.inf, shift.dtype.type(0), shift)
+    weights: Array = np.exp(scores - finite[:, None])
     return weights
+
+
+def _empty_rows(q: Array, v: Array) -> tuple[Array, Array]:
+    """Out and lse of rows with nothing to attend."""
+    out = np.zeros_like(q, shape=(*q.shape[:3], v.shape[3]))
+    return out, np.full_like(q, -np.inf, shape=q.shape[:3])
+
+
+def _widened(*arrays: Array) -> list[Array]:
+    """16-bit arrays in float32, others as they are."""
+    return [each.astype(np.float32) if each.dtype.itemsize < 4 else each for each in arrays]
+
+
+def _rounded(array: Array, dtype: np.dtype[Any]) -> Array:
+    """An array with the precision of `dtype`, in the dtype that products sum in."""
+    return array.astype(dtype).astype(array.dtype) if dtype.itemsize < 4 else array
 
 
 def forward(
     q: Array, k: Array, v: Array, *, causal: bool = False, scale: float = 1.0
 ) -> tuple[Array, Array]:
     """Out (B,H,Nq,Dv) and lse (B,H,Nq), a block of query rows at a time."""
-    out = np.zeros((*q.shape[:3], v.shape[3]), q.dtype)
-    lse = np.full(q.shape[:3], -np.inf, q.dtype)
+    out, lse = _empty_rows(q, v)
     for query, key, scores in _blocks(q, k, causal, scale):
-        peak = scores.max(axis=1, initial=-np.inf)
+        peak = scores.max(axis=1)
         weights = _exponentials(scores, peak)
         total = weights.sum(axis=1)
         seen = total > 0
@@ -76,15 +97,17 @@ def plain_forward(
     q: Array, k: Array, v: Array, *, causal: bool = False, scale: float = 1.0
 ) -> tuple[Array, Array]:
     """The same by way of A."""
-    out = np.zeros((*q.shape[:3], v.shape[3]), q.dtype)
-    lse = np.full(q.shape[:3], -np.inf, q.dtype)
+    dtype = q.dtype
+    q, k, v = _widened(q, k, v)
+    out, lse = _empty_rows(q, v)
     for query, key, scores in _blocks(q, k, causal, scale, _opposite):
-        peak = scores.max(axis=1, initial=-np.inf)
+        peak = scores.max(axis=1)
         total = _exponentials(scores, peak)[:, ::-1].sum(axis=1)
-        lse[query] = np.where(total > 0, peak + np.log(np.where(total > 0, total, 1)), -np.inf)
-        a = _exponentials(scores, peak) / np.where(total > 0, total, 1)[:, None]
-        out[query] = _opposite(a, v[key])
-    return out, lse
+        safe = np.where(total > 0, total, 1).astype(q.dtype)
+        lse[query] = np.where(total > 0, peak + np.log(safe), -np.inf)
+        a = _exponentials(scores, peak) / safe[:, None]
+        out[query] = _opposite(_rounded(a, dtype), v[key])
+    return out.astype(dtype, copy=False), lse
 
 
 def gradients(
@@ -93,7 +116,7 @@ def gradients(
     """GQ, GK and GV; GK and GV sum over the query heads of a group."""
     found = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
     for block in _blocks(q, k, causal, scale):
-        a = _exponentials(block.scores, block.scores.max(axis=1, initial=-np.inf))
+        a = _exponentials(block.scores, block.scores.max(axis=1))
         total = a.sum(axis=1, keepdims=True)
         a /= np.where(total > 0, total, 1).astype(q.dtype)
         ga = grad_out[block.query] @ v[block.key].T
@@ -116,14 +139,18 @@ def plain_gradients(
     scale: float = 1.0,
 ) -> tuple[Array, Array, Array]:
     """The same from the outputs of `forward`, whose rounding it inherits."""
+    dtype = q.dtype
+    q, k, v, out, grad_out = _widened(q, k, v, out, grad_out)
     found = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
     for block in _blocks(q, k, causal, scale, _opposite):
         a = _exponentials(block.scores, lse[block.query])
         correction = (out[block.query] * grad_out[block.query]).sum(axis=1, keepdims=True)
         ga = _opposite(grad_out[block.query], v[block.key].T)
         gs = a * (ga - correction) * q.dtype.type(scale)
-        _accumulate(found, block, (a, gs), (q, k, grad_out), _opposite)
-    return found
+        weights = _rounded(a, dtype), _rounded(gs, dtype)
+        _accumulate(found, block, weights, (q, k, grad_out), _opposite)
+    grad_q, grad_k, grad_v = (each.astype(dtype, copy=False) for each in found)
+    return grad_q, grad_k, grad_v
 
 
 def plain_train(

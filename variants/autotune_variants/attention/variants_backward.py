@@ -20,6 +20,7 @@ def _declare(arrangement: str, *first: Any) -> Callable[..., Any]:
         arrangement,
         passes=(*first, *passes.GRADIENTS[arrangement]),
         intermediates=intermediates(GRADIENTS[arrangement]),
+        dtypes=passes.DTYPES,
         tunables=passes.TUNABLES,
         constraints=passes.CONSTRAINTS,
     )

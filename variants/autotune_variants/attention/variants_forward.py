@@ -17,6 +17,7 @@ Run = Callable[..., None]
 @variant(
     attention,
     "stored",
+    dtypes=passes.DTYPES,
     passes=(passes.FORWARD_STORED,),
     intermediates=intermediates(FORWARD["stored"]),
     tunables=passes.TUNABLES,
@@ -32,6 +33,7 @@ def stored(problem: Any, config: Mapping[str, Any]) -> Run:
 @variant(
     attention,
     "online",
+    dtypes=passes.DTYPES,
     passes=(passes.FORWARD_ONLINE,),
     intermediates=intermediates(FORWARD["online"]),
     tunables=passes.TUNABLES,

@@ -20,6 +20,7 @@ def _declare(arrangement: str, *first: Any) -> Callable[..., Any]:
         arrangement,
         passes=(*first, *passes.GRADIENTS[arrangement]),
         intermediates=intermediates(train_temporaries(arrangement)),
+        dtypes=passes.DTYPES,
         tunables=passes.TUNABLES,
         constraints=passes.CONSTRAINTS,
     )
