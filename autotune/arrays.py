@@ -122,3 +122,12 @@ def poison(array: Array) -> None:
         array[...] = np.iinfo(array.dtype).max
     else:
         array[...] = True
+
+
+def same_bits(one: Array, other: Array) -> bool:
+    """Whether two arrays of one shape and dtype agree bit by bit, NaN and -0 included."""
+    if one.dtype.itemsize in (1, 2, 4, 8):
+        number = f"u{one.dtype.itemsize}"
+        return bool((one.view(number) == other.view(number)).all())
+    bits, others = (each.reshape(-1).view(np.uint8) for each in (one.copy(), other.copy()))
+    return bool((bits == others).all())

@@ -86,7 +86,11 @@ class Sampler:
             call()
         self.result = call()
         elapsed = clock() - started
-        return _checked(elapsed * 1e-9 / self.batch)
+        return checked(elapsed * 1e-9 / self.batch)
+
+    def facts(self) -> dict[str, Any]:
+        """How the samples were taken."""
+        return {"batch": self.batch}
 
 
 def batch_size(seconds: float) -> int:
@@ -158,7 +162,8 @@ def _stop(samples: list[float], interval: Interval, plan: Plan, spent: float) ->
     return None
 
 
-def _checked(seconds: float) -> float:
+def checked(seconds: float) -> float:
+    """A time that can be; raises TimingError for one that cannot."""
     if not (seconds > 0.0 and math.isfinite(seconds)):
         raise TimingError(f"a call took {seconds:.3g} s; that is no time.")
     return seconds

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.arrays import Array
+from autotune.arrays import Array, same_bits
 from autotune.execution import Executable
 from autotune.expected import Expected, expected_outputs, largest
 from autotune.inputs import Buffers, make_buffers
@@ -95,7 +95,7 @@ class Gate:
     def _differs(self, executable: Executable, first: Outputs) -> str | None:
         again = run_once(executable, self.buffers)
         for expected, one, other in zip(self.expected, first, again, strict=True):
-            if not _same_bits(one, other):
+            if not same_bits(one, other):
                 return f"{expected.name} differs between two runs, but it claims determinism"
         return None
 
@@ -150,12 +150,6 @@ def judge(outputs: Outputs, expected: tuple[Expected, ...], buffers: Buffers) ->
     if damage is not None:
         return Verdict(False, damage)
     return worst or Verdict(True)
-
-
-def _same_bits(one: Array, other: Array) -> bool:
-    """Whether two packed arrays of one shape are the same byte by byte, NaN and -0 included."""
-    bits, others = (each.reshape(-1).view(np.uint8) for each in (one, other))
-    return bool((bits == others).all())
 
 
 def _closer(one: Verdict, other: Verdict) -> bool:

@@ -6,13 +6,16 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from autotune.errors import AutotuneError
 
+_spent = [0.0]
 _SONAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 _ERROR = re.compile(
     r"^(?P<file>[^\n(]*)\((?P<line>\d+)\): (?:catastrophic )?error: (?P<text>.+)$", re.M
@@ -62,6 +65,13 @@ def version() -> str:
     return f"{major.value}.{minor.value}"
 
 
+@contextmanager
+def compile_clock() -> Iterator[Callable[[], float]]:
+    """Seconds spent compiling in this process so far, inside the context."""
+    before = _spent[0]
+    yield lambda: _spent[0] - before
+
+
 def compile_cubin(text: str, name: str, options: Sequence[str]) -> bytes:
     """Machine code of a source text, called `name` in messages.
 
@@ -74,9 +84,11 @@ def compile_cubin(text: str, name: str, options: Sequence[str]) -> bytes:
     _check(created, name)
     try:
         encoded = [option.encode() for option in options]
+        started = perf_counter()
         status = nvrtc.nvrtcCompileProgram(
             program, len(encoded), (ctypes.c_char_p * len(encoded))(*encoded)
         )
+        _spent[0] += perf_counter() - started
         if status:
             log = _text(program, "ProgramLog")
             raise CompileError(f"{name} does not compile: {first_error(log, status)}", log)

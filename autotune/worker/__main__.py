@@ -12,10 +12,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from autotune.errors import UserError
 from autotune.worker.messages import Answer, from_line, pack, to_line, unpack
+
+if TYPE_CHECKING:
+    from autotune.worker.session import Session
 
 _PR_SET_PDEATHSIG = 1
 
@@ -31,21 +33,22 @@ def main(arguments: list[str]) -> int:
     def say(**message: Any) -> None:
         os.write(outgoing, to_line(message))
 
-    work = _set_up(hello, say)
-    if work is None:
+    ready = _set_up(hello, say)
+    if ready is None:
         return 1
+    session, work = ready
     known = set(threading.enumerate())
     while True:
         message = from_line(lines.get())
         if message["do"] == "stop":
             return 0
         answer = work(message["do"], message["job"])
-        say(say="answer", answer=answer, spent=_left_behind(known))
+        say(say="answer", answer=answer, spent=session.spent or _left_behind(known))
 
 
 def _set_up(
     hello: dict[str, Any], say: Callable[..., None]
-) -> Callable[[str, dict[str, Any]], dict[str, Any]] | None:
+) -> tuple[Session, Callable[[str, dict[str, Any]], dict[str, Any]]] | None:
     """Load plugins and find the device; says `ready`, or `unusable` and why."""
     from autotune.worker.definitions import load
 
@@ -54,15 +57,13 @@ def _set_up(
 
     try:
         load(hello["definitions"])
-        from autotune.device import CpuDevice, find_device
+        from autotune.bench import bench_for
+        from autotune.device import find_device
         from autotune.worker.measure import compile_only, measure
         from autotune.worker.race import race
         from autotune.worker.session import Session
 
-        device = find_device(hello["device"])
-        if not isinstance(device, CpuDevice):
-            raise UserError(f"{device.label} is not a CPU, and only CPUs can be measured here.")
-        session = Session(device, report)
+        session = Session(bench_for(find_device(hello["device"])), report)
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "")
         say(say="unusable", reason=f"{type(error).__name__}: {reason}")
@@ -75,7 +76,7 @@ def _set_up(
         return pack(actions[do](session, unpack(fields)))
 
     say(say="ready")
-    return work
+    return session, work
 
 
 def _left_behind(known: set[threading.Thread]) -> bool:

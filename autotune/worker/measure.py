@@ -7,15 +7,15 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autotune.disturbance import Load, disturbances, surroundings
+from autotune.bench import Conditions, Timer
 from autotune.execution import Executable
-from autotune.fingerprint import fingerprint, toolchain
+from autotune.fingerprint import fingerprint
 from autotune.model import Config, workspace_bytes
 from autotune.registry import registry
-from autotune.timing import Plan, Sampler, Timing, time_candidate
+from autotune.timing import Plan, Timing, time_candidate
 from autotune.verify import Gate, run_once
 from autotune.worker.protocol import Job, Outcome, Status
-from autotune.worker.session import Built, Session, compile_clock, failure
+from autotune.worker.session import Built, Session
 
 PAUSE_SECONDS = 0.2
 """Before a disturbed measurement is repeated."""
@@ -23,11 +23,15 @@ PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One timing of a candidate and what disturbed it."""
+    """One timing of a candidate and what the machine did meanwhile."""
 
     timing: Timing
-    load: Load
-    reasons: tuple[str, ...]
+    conditions: Conditions
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What disturbed it."""
+        return self.conditions.reasons
 
 
 def measure(session: Session, job: Job) -> Outcome:
@@ -44,7 +48,7 @@ def measure(session: Session, job: Job) -> Outcome:
         outcome = replace(
             outcome,
             fingerprint=fingerprint(variant),
-            toolchain=toolchain(),
+            toolchain=session.bench.toolchain(),
             workspace_bytes=workspace_bytes(variant, problem, config),
         )
         gate = session.gate(problem, job.seed)
@@ -52,8 +56,9 @@ def measure(session: Session, job: Job) -> Outcome:
         outcome = _with_verdict(outcome, built)
         if built.verdict.passed:
             outcome = _timed(session, gate, built.executable, job, outcome)
+        session.bench.synchronize()
     except BaseException as error:
-        status, reason = failure(error)
+        status, reason = session.failure(error)
         outcome = replace(outcome, status=status, reason=reason)
     return replace(outcome, wall_seconds=time.perf_counter() - started)
 
@@ -68,15 +73,16 @@ def compile_only(session: Session, job: Job) -> Outcome:
         outcome = replace(outcome, fingerprint=fingerprint(variant))
         buffers = session.unchecked_buffers(problem)
         session.say("building")
-        with compile_clock() as compiling:
+        with session.bench.compile_clock() as compiling:
             begun = time.perf_counter()
             run_once(Executable(variant, problem, job.config, session.device), buffers)
+            session.bench.synchronize()
             spent, compiled = time.perf_counter() - begun, compiling()
         outcome = replace(
             outcome, status="ok", compile_seconds=compiled, first_call_seconds=spent - compiled
         )
     except BaseException as error:
-        status, reason = failure(error)
+        status, reason = session.failure(error)
         outcome = replace(outcome, status=status, reason=reason)
     return replace(outcome, wall_seconds=time.perf_counter() - started)
 
@@ -99,22 +105,19 @@ def _timed(
 ) -> Outcome:
     """Time a candidate that has passed, then check once more what its last call left."""
     session.say("timing")
-    evicted = session.evictor.seconds if job.mode == "cold" else 0.0
+    session.bench.settle()
     gc.collect()
     gc.disable()
     try:
-        sampler = session.sampler(gate, executable, job.mode)
-        attempts = _attempts(session, gate, sampler, job)
+        timer = session.timer(gate, executable, job.mode)
+        attempts = _attempts(session, gate, timer, job)
     finally:
         gc.enable()
     session.say("checking")
-    verdict = session.recheck(gate, executable, sampler.result)
+    verdict = session.recheck(gate, executable, timer.result)
     best = min(attempts, key=lambda each: (bool(each.reasons), each.timing.interval.width))
     circumstances = _circumstances(session, executable, job, best)
-    circumstances |= {"batch": sampler.batch, "attempts": len(attempts)}
-    if job.mode == "cold":
-        circumstances["evicted_bytes"] = session.evictor.nbytes
-        circumstances["evict_seconds"] = round(session.evictor.seconds - evicted, 6)
+    circumstances |= {"attempts": len(attempts), **timer.facts()}
     outcome = replace(outcome, circumstances=circumstances)
     if not verdict.passed:
         reason = f"went wrong under repetition: {verdict.reason}"
@@ -137,7 +140,7 @@ def _status(attempt: Attempt) -> Status:
     return "disturbed" if attempt.reasons else "ok"
 
 
-def _attempts(session: Session, gate: Gate, sampler: Sampler, job: Job) -> list[Attempt]:
+def _attempts(session: Session, gate: Gate, timer: Timer, job: Job) -> list[Attempt]:
     """Time until undisturbed, or until there is no point in trying again.
 
     When repeating has not helped the candidates before, the machine is simply busy, and each
@@ -150,14 +153,15 @@ def _attempts(session: Session, gate: Gate, sampler: Sampler, job: Job) -> list[
         budget=job.budget,
         incumbent=job.incumbent,
         margin=job.margin,
-        limit=session.physical_limit(gate.problem, job.mode),
+        limit=session.bench.physical_limit(sum(gate.problem.compulsory_bytes), job.mode),
     )
     attempts: list[Attempt] = []
     for chance in range(max(0, job.retries - session.futile_retries), -1, -1):
-        before = session.watch.read()
-        timing = time_candidate(sampler, plan)
-        load = session.watch.load(before, session.watch.read())
-        attempts.append(Attempt(timing, load, disturbances(timing.samples, load)))
+        before = session.bench.read()
+        timing = time_candidate(timer, plan)
+        after = session.bench.read()
+        conditions = session.bench.conditions(before, after, timing.samples)
+        attempts.append(Attempt(timing, conditions))
         if not attempts[-1].reasons:
             session.futile_retries = 0
         if not attempts[-1].reasons or not _may_win(timing, job):
@@ -177,17 +181,14 @@ def _circumstances(
     session: Session, executable: Executable, job: Job, attempt: Attempt
 ) -> dict[str, Any]:
     """What a measurement was taken under, as plain values."""
-    timing, load = attempt.timing, attempt.load
+    timing = attempt.timing
     found: dict[str, Any] = {
         "mode": job.mode,
         "seed": job.seed,
         "stop": timing.stop,
         "warm_up_calls": timing.warm_up_calls,
         "coverage": round(timing.interval.coverage, 4),
-        "foreign_load": round(load.foreign, 4),
-        "steal": round(load.steal, 4),
-        "involuntary_switches": load.switches,
-        **surroundings(),
+        **attempt.conditions.facts,
     }
     if attempt.reasons:
         found["disturbed"] = list(attempt.reasons)
@@ -197,6 +198,4 @@ def _circumstances(
         found["cpus"] = list(record.asked or record.used)
         found["pinning"] = record.pinning
         found["threading_layer"] = record.layer
-    else:
-        found["cpus"] = list(session.cpus)
     return found

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from autotune.model.problem import Value
 
-Mode = Literal["cold", "hot"]
+Mode = Literal["cold", "hot", "graph"]
 Status = Literal[
     "ok",  # measured to the wanted precision, or until its time was up
     "dropped",  # measured, but stopped early because it could no longer win

@@ -9,15 +9,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from autotune.disturbance import surroundings
-from autotune.fingerprint import toolchain
+from autotune.bench import Timer
 from autotune.model import Config
 from autotune.registry import registry
 from autotune.statistics import ratio_interval
-from autotune.timing import Sampler
 from autotune.verify import Gate
 from autotune.worker.protocol import RaceJob, RaceOutcome
-from autotune.worker.session import Built, Session, failure
+from autotune.worker.session import Built, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ class Entrant:
     """A candidate in the race."""
 
     built: Built
-    sampler: Sampler
+    timer: Timer
 
 
 class _DisqualifiedError(Exception):
@@ -48,17 +46,19 @@ def race(session: Session, job: RaceJob) -> RaceOutcome:
             entrants.append(_enter(session, gate, job, current))
         session.entrant = None
         session.say("racing")
+        session.bench.settle()
         gc.collect()
         gc.disable()
-        before = session.watch.read()
+        before = session.bench.read()
         order = random.Random(job.seed)
         rounds: list[list[float]] = []
         while not _over(rounds, job, time.perf_counter() - started):
             times = [0.0] * len(entrants)
             for current in order.sample(range(len(entrants)), len(entrants)):
-                times[current] = entrants[current].sampler()
+                times[current] = entrants[current].timer()
             rounds.append(times)
-        load = session.watch.load(before, session.watch.read())
+        fastest = min(zip(*rounds, strict=True), key=statistics.median)
+        conditions = session.bench.conditions(before, session.bench.read(), fastest)
         for current, entrant in enumerate(entrants):
             _check_again(session, gate, entrant, current)
         outcome = RaceOutcome(
@@ -67,20 +67,20 @@ def race(session: Session, job: RaceJob) -> RaceOutcome:
             circumstances={
                 "mode": job.mode,
                 "rounds": len(rounds),
-                "foreign_load": round(load.foreign, 4),
-                "steal": round(load.steal, 4),
-                **surroundings(),
+                **conditions.facts,
             },
         )
+        session.bench.synchronize()
     except _DisqualifiedError as error:
         outcome = error.outcome
     except BaseException as error:
-        status, reason = failure(error)
+        status, reason = session.failure(error)
         outcome = RaceOutcome(status, reason, culprit=current)
     finally:
         session.entrant = None
         gc.enable()
-    return replace(outcome, wall_seconds=time.perf_counter() - started, toolchain=toolchain())
+    seconds = time.perf_counter() - started
+    return replace(outcome, wall_seconds=seconds, toolchain=session.bench.toolchain())
 
 
 def _enter(session: Session, gate: Gate, job: RaceJob, position: int) -> Entrant:
@@ -89,14 +89,14 @@ def _enter(session: Session, gate: Gate, job: RaceJob, position: int) -> Entrant
     built = session.build(gate, variant, Config(dict(config)))
     if not built.verdict.passed:
         raise _DisqualifiedError(RaceOutcome("wrong", built.verdict.reason, culprit=position))
-    sampler = session.sampler(gate, built.executable, job.mode)
-    sampler()
-    return Entrant(built, sampler)
+    timer = session.timer(gate, built.executable, job.mode)
+    timer()
+    return Entrant(built, timer)
 
 
 def _check_again(session: Session, gate: Gate, entrant: Entrant, position: int) -> None:
-    entrant.sampler()
-    verdict = session.recheck(gate, entrant.built.executable, entrant.sampler.result)
+    entrant.timer()
+    verdict = session.recheck(gate, entrant.built.executable, entrant.timer.result)
     if not verdict.passed:
         reason = f"went wrong under repetition: {verdict.reason}"
         raise _DisqualifiedError(RaceOutcome("wrong", reason, culprit=position))

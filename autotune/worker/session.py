@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import gc
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from time import perf_counter
 from typing import Any
 
-from autotune.device import CpuDevice
-from autotune.disturbance import Watch
+from autotune.bench import Bench, Timer
 from autotune.errors import AutotuneError
-from autotune.eviction import Evictor
 from autotune.execution import Executable
 from autotune.inputs import Buffers, make_buffers
 from autotune.model import Problem, Variant
 from autotune.registry import registry
-from autotune.timing import Sampler, batch_size
 from autotune.verify import Gate, Outputs, Verdict, call_arguments, collect_outputs
 from autotune.worker.protocol import Mode, Status
 from autotune_tuning_db import ProblemKey
-
-SLOWEST_MEMORY = 10.0
-"""A call that moves its compulsory bytes so many times faster than the sweep is impossible."""
-
-LIMIT_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +36,21 @@ class Session:
     """
 
     def __init__(
-        self, device: CpuDevice, report: Callable[[str, int | None], None] = lambda *_: None
+        self, bench: Bench, report: Callable[[str, int | None], None] = lambda *_: None
     ) -> None:
-        self.device = device
+        self.bench = bench
+        self.device = bench.device
+        self.spent = False
         self.entrant: int | None = None
         self._report = report
         self._suspect = False
         self._unchecked: Buffers | None = None
-        self.cpus = device.topology.allowed
-        self.watch = Watch(self.cpus, device.topology.online)
         self.futile_retries = 0
         self._gate: tuple[tuple[str, int], Gate] | None = None
 
     def say(self, phase: str) -> None:
         """A phase begins: a new time limit holds."""
         self._report(phase, self.entrant)
-
-    @cached_property
-    def evictor(self) -> Evictor:
-        """Made for the first cold measurement."""
-        return Evictor(self.device.last_level_cache_bytes, self.cpus)
 
     def problem(self, text: str) -> Problem:
         """The problem that a key's text names."""
@@ -82,22 +66,23 @@ class Session:
         if self._gate is None or self._gate[0] != key:
             self._gate = None
             gc.collect()
+            self.bench.memory.release()
             self.say("preparing the problem")
-            self._gate = key, Gate(problem, seed)
+            self._gate = key, Gate(problem, seed, memory=self.bench.memory)
         return self._gate[1]
 
     def unchecked_buffers(self, problem: Problem) -> Buffers:
         """Arrays to call a candidate on without judging what comes out."""
         if self._unchecked is None or self._unchecked.problem != problem:
             self._unchecked = None
-            self._unchecked = make_buffers(problem)
+            self._unchecked = make_buffers(problem, memory=self.bench.memory)
         return self._unchecked
 
     def build(self, gate: Gate, variant: Variant, config: Mapping[str, Any]) -> Built:
         """Build and check a candidate; raises whatever it raises."""
         self.say("building")
         self._suspect = True
-        with compile_clock() as compiling:
+        with self.bench.compile_clock() as compiling:
             started = perf_counter()
             executable = Executable(variant, gate.problem, config, self.device)
             build = perf_counter() - started - compiling()
@@ -107,6 +92,7 @@ class Session:
                 nonlocal first
                 before, begun = compiling(), perf_counter()
                 result = call()
+                self.bench.synchronize()
                 first = perf_counter() - begun - (compiling() - before)
                 self.say("checking")
                 return result
@@ -115,26 +101,16 @@ class Session:
             self._suspect = not verdict.passed
             return Built(executable, verdict, build + compiling(), first)
 
-    def sampler(self, gate: Gate, executable: Executable, mode: Mode) -> Sampler:
-        """Takes samples in a mode: cold evicts before each, hot batches what is too short."""
+    def timer(self, gate: Gate, executable: Executable, mode: Mode) -> Timer:
+        """Takes samples of a candidate on the gate's arrays, in a mode."""
         arguments = call_arguments(executable, gate.buffers)
         call = executable.call
 
         def run() -> Any:
             return call(*arguments)
 
-        if mode == "cold":
-            evict, reset = self.evictor.evict, gate.buffers.reset
-
-            def prepare() -> None:
-                reset()
-                evict()
-
-            return Sampler(run, prepare)
-        sampler = Sampler(run, gate.buffers.reset)
-        if not gate.problem.operation.updated:
-            sampler.batch = batch_size(min(sampler(), sampler()))
-        return sampler
+        repeatable = not gate.problem.operation.updated
+        return self.bench.timer(run, gate.buffers.reset, mode=mode, repeatable=repeatable)
 
     def recheck(self, gate: Gate, executable: Executable, result: Any) -> Verdict:
         """Judge what the last call left."""
@@ -143,27 +119,18 @@ class Session:
         self._suspect = not verdict.passed
         return verdict
 
-    def physical_limit(self, problem: Problem, mode: Mode) -> float:
-        """Seconds that no cold call can beat: its compulsory bytes at ten times the sweep's rate.
+    def failure(self, error: BaseException) -> tuple[Status, str]:
+        """Status and reason for what a candidate raised; frees what it left.
 
-        0 (no limit) for hot calls and for problems small enough to hide in caches.
+        An error that the device does not recover from spends this process: `spent` tells.
         """
-        compulsory = sum(problem.compulsory_bytes)
-        if mode != "cold" or compulsory < LIMIT_BYTES or not self.evictor.best_rate:
-            return 0.0
-        return compulsory / (SLOWEST_MEMORY * self.evictor.best_rate)
-
-
-@contextmanager
-def compile_clock() -> Iterator[Callable[[], float]]:
-    """Seconds numba has spent compiling so far, inside the context."""
-    if "numba" not in sys.modules:
-        yield lambda: 0.0
-        return
-    from numba.core.event import install_timer
-
-    with install_timer("numba:compile", lambda _: None) as timer:
-        yield lambda: float(timer.duration) if timer.done else 0.0
+        status, reason = failure(error)
+        why = self.bench.broken()
+        if why is not None:
+            self.spent = True
+            return "crashed", why
+        self.bench.memory.release()
+        return status, reason
 
 
 def failure(error: BaseException) -> tuple[Status, str]:

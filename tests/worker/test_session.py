@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from worker_bench import PLUGIN
 
+from autotune.bench import SLOWEST_MEMORY, CpuBench
 from autotune.device import local_cpu
 from autotune.errors import UserError
 from autotune.model import Problem
@@ -14,7 +15,7 @@ from autotune.plugins import load_file
 from autotune.registry import registry
 from autotune.worker.measure import measure
 from autotune.worker.protocol import Job
-from autotune.worker.session import SLOWEST_MEMORY, Session, failure
+from autotune.worker.session import Session, failure
 
 
 class FakeEvictor:
@@ -26,7 +27,7 @@ class FakeEvictor:
 @pytest.fixture
 def session() -> Session:
     load_file(PLUGIN)
-    return Session(local_cpu())
+    return Session(CpuBench(local_cpu()))
 
 
 def problem(size: int) -> Problem:
@@ -40,14 +41,13 @@ def test_the_problem_is_prepared_once_and_freed_for_the_next(session: Session) -
     assert session.gate(problem(9), 0) is not one
 
 
-def test_only_large_cold_problems_have_a_physical_limit(session: Session) -> None:
-    session.evictor = FakeEvictor()  # type: ignore[assignment]
-    size = 16 << 20
-    assert session.physical_limit(problem(size), "cold") == pytest.approx(
-        2 * 4 * size / (SLOWEST_MEMORY * 1e9)
-    )
-    assert session.physical_limit(problem(size), "hot") == 0.0
-    assert session.physical_limit(problem(1000), "cold") == 0.0
+def test_only_large_cold_problems_have_a_physical_limit() -> None:
+    bench = CpuBench(local_cpu())
+    bench.evictor = FakeEvictor()  # type: ignore[assignment]
+    size = 128 << 20
+    assert bench.physical_limit(size, "cold") == pytest.approx(size / (SLOWEST_MEMORY * 1e9))
+    assert bench.physical_limit(size, "hot") == 0.0
+    assert bench.physical_limit(1000, "cold") == 0.0
 
 
 def test_phases_are_reported_in_order_with_the_entrant(session: Session) -> None:
@@ -85,11 +85,11 @@ def test_retries_are_given_up_when_they_do_not_help(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("autotune.worker.measure.PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr("autotune.worker.measure.disturbances", lambda *_: ("noise",))
+    monkeypatch.setattr("autotune.bench.disturbances", lambda *_: ("noise",))
     job = Job("scale N=64 float32 packed", "honest", {}, mode="hot", budget=0.01, retries=2)
     attempts = [measure(session, job).circumstances["attempts"] for _ in range(4)]
     assert attempts == [3, 2, 1, 1]
-    monkeypatch.setattr("autotune.worker.measure.disturbances", lambda *_: ())
+    monkeypatch.setattr("autotune.bench.disturbances", lambda *_: ())
     quiet = measure(session, job)
     assert (quiet.status, quiet.circumstances["attempts"]) == ("ok", 1)
     assert session.futile_retries == 0
