@@ -9,6 +9,9 @@
 #ifndef CAUSAL
 #define CAUSAL 0
 #endif
+#ifndef ALIGNED
+#define ALIGNED 1        // rows contiguous and 16-byte aligned: asynchronous copies
+#endif
 #ifndef KEY_STEP
 #define KEY_STEP 128     // keys of a forward step
 #endif
@@ -19,64 +22,55 @@
 
 typedef unsigned short Half;
 
-struct Tensor {
-  Half* data;
-  i64 b, h, n, d;  // strides in elements; d = 1, rows 16-byte aligned
-};
-
-struct Args {
-  Tensor q, k, v, out, grad_out, gq, gk, gv;
-  float* lse;    // [B, H, Nq], natural logarithm
-  float* delta;  // [B, H, Nq]
-  i64 batch, heads, kv_heads, nq, nk;
-  float* gq_sum;  // [B, H, Nq, HEAD_DIM], zeroed by the forward of a training step or by `prepare`
-  double scale;
-};
+// scratch: sums of gq, [B, H, Nq, HEAD_DIM], zeroed by the forward of a training step or by `prepare`.
+// measures, for float16: [2][B * H][kParts], the largest squared norm of rows of a part of a head of grad_out, and of v.
+typedef Arguments<Half, float, float> Args;
 
 constexpr int kThreads = 256;                     // two warpgroups
 constexpr int kDim = HEAD_DIM <= 64 ? 64 : 128;   // padded head size
 constexpr int kDepth = (HEAD_DIM + 15) / 16;      // products along the head
 static_assert(HEAD_DIM <= 128, "heads of up to 128");
 constexpr int kOwned = 128;                       // queries of a forward block, keys of a backward block
-constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-
-__device__ __forceinline__ Half* head_of(const Tensor& x, i64 batch, i64 head) { return x.data + batch * x.b + head * x.h; }
-
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;"); }
-template <int Pending>
-__device__ __forceinline__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-}
+constexpr int kParts = 16;                        // of a head, measured apart
 
 // Rows [row, row + Rows) of a head as a swizzled tile; rows from `limit` on and columns past HEAD_DIM are zero.
 template <int Rows>
-__device__ __forceinline__ void load_tile(unsigned tile, const Half* head, i64 stride_n, i64 row, i64 limit) {
+__device__ __forceinline__ void load_tile(unsigned tile, const Half* head, const Strides& x, i64 row, i64 limit) {
   constexpr int units = kDim / 8, rows = kThreads / units;
   const int r = threadIdx.x / units, c = threadIdx.x % units, left = (HEAD_DIM - c * 8) * 2;
-  const int size = left <= 0 ? 0 : left < 16 ? left : 16;
-  const Half* from = head + (row + r) * stride_n + c * 8;
+  const Half* from = head + (row + r) * x.n + c * 8 * (ALIGNED ? 1 : x.d);
   unsigned to = tile + (c / 8) * Rows * 128 + r * 128 + (((c % 8) ^ (r % 8)) << 4);
 #pragma unroll
-  for (int i = 0; i < Rows / rows; ++i, from += rows * stride_n, to += rows * 128) {
-    const int bytes = row + r + i * rows < limit ? size : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+  for (int i = 0; i < Rows / rows; ++i, from += rows * x.n, to += rows * 128) {
+    const bool inside = row + r + i * rows < limit;
+#if ALIGNED
+    copy_async_16(to, from, !inside || left <= 0 ? 0 : left < 16 ? left : 16);
+#else
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const Half value = inside && 2 * e < left ? from[e * x.d] : Half(0);
+      asm volatile("st.shared.u16 [%0], %1;" ::"r"(to + 2 * e), "h"(value) : "memory");
+    }
+#endif
   }
+}
+
+// Gives the rows a block owns the sign of the scale, so that larger scores always mean larger weights.
+__device__ __forceinline__ void negate_owned(unsigned tile, double scale) {
+  if (!(scale < 0)) return;
+  wait_copies();
+  __syncthreads();
+  negate_tile<2, kThreads>(tile, kOwned * kDim * 2);
 }
 
 template <int Count>
 __device__ __forceinline__ void load_vector(unsigned to, const float* from, i64 first, i64 limit) {
   if (threadIdx.x < Count) {
     const bool inside = first + threadIdx.x < limit;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to + threadIdx.x * 4),
-                 "l"(inside ? from + first + threadIdx.x : from), "r"(inside ? 4 : 0));
+    copy_async_small<4>(to + threadIdx.x * 4, inside ? from + first + threadIdx.x : from, inside ? 4 : 0);
   }
 }
 
-__device__ __forceinline__ float exp2_fast(float x) {
-  float value;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
-  return value;
-}
 __device__ __forceinline__ float quad_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
   return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
@@ -113,7 +107,7 @@ __device__ __forceinline__ void as_left(unsigned (&p)[K][4], const float (&s)[8 
 
 // Writes 64 rows (this lane's are `row` and row + 8) times a factor by half.
 template <int Sums>
-__device__ __forceinline__ void store_rows(const Tensor& x, Half* head, i64 row, i64 limit, const float (&sum)[Sums], float top,
+__device__ __forceinline__ void store_rows(const Strides& x, Half* head, i64 row, i64 limit, const float (&sum)[Sums], float top,
                                            float bottom) {
   const int t = threadIdx.x % 4;
 #pragma unroll
@@ -125,10 +119,11 @@ __device__ __forceinline__ void store_rows(const Tensor& x, Half* head, i64 row,
     for (int j = 0; j < Sums / 4; ++j) {
       const int d = 8 * j + 2 * t;
       const unsigned two = pack(sum[4 * j + 2 * half] * factor, sum[4 * j + 2 * half + 1] * factor);
-      if (d + 1 < HEAD_DIM) {
+      if (ALIGNED && d + 1 < HEAD_DIM) {
         *reinterpret_cast<unsigned*>(to + d) = two;
-      } else if (d < HEAD_DIM) {
-        to[d] = static_cast<Half>(two);
+      } else {
+        if (d < HEAD_DIM) to[d * x.d] = static_cast<Half>(two);
+        if (d + 1 < HEAD_DIM) to[(d + 1) * x.d] = static_cast<Half>(two >> 16);
       }
     }
   }

@@ -10,6 +10,24 @@ struct Cursor {
   i64 head, query;
 };
 
+// Gradients of scores may leave float16's range: they are multiplied by a power of two, from the largest rows of grad_out
+// and v, that brings the largest possible one under 2^15. bfloat16 has float32's range.
+__device__ __forceinline__ float fitting_factor(const Args& a, i64 batch, i64 kv_head) {
+#if HALF_FLOAT16
+  const i64 per_group = a.heads / a.kv_heads;
+  const float* grads = a.measures + (batch * a.heads + kv_head * per_group) * kParts;
+  const float* values = a.measures + (a.batch * a.heads + batch * a.kv_heads + kv_head) * kParts;
+  float grad = 0, value = 0;
+  for (int i = 0; i < per_group * kParts; ++i) grad = fmaxf(grad, grads[i]);
+  for (int i = 0; i < kParts; ++i) value = fmaxf(value, values[i]);
+  // |grad_out V^T - delta| is at most twice the product of the norms
+  const float bound = 2 * sqrtf(grad) * sqrtf(value);
+  return bound > 0 && bound < 1e30f ? exp2f(14 - ilogbf(bound)) : 1;
+#else
+  return 1;
+#endif
+}
+
 // GQ of the step's queries and this warpgroup's half of the columns: GS lies across (rows are keys), keys likewise.
 __device__ __forceinline__ void step_gq(float (&sum)[kDim / 4], unsigned weights, unsigned keys) {
 #pragma unroll
@@ -17,7 +35,8 @@ __device__ __forceinline__ void step_gq(float (&sum)[kDim / 4], unsigned weights
     product<true, true>(sum, descriptor(weights + k * 2048, kOwned * 128), descriptor(keys + k * 2048, kOwned * 128), k > 0);
 }
 
-__device__ __forceinline__ void add_gq(float* to, i64 row, i64 limit, int column, const float (&sum)[kDim / 4]) {
+__device__ __forceinline__ void add_gq(float* to, i64 row, i64 limit, int column, const float (&sum)[kDim / 4],
+                                       float factor) {
   const int t = threadIdx.x % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -26,13 +45,14 @@ __device__ __forceinline__ void add_gq(float* to, i64 row, i64 limit, int column
 #pragma unroll
     for (int j = 0; j < kDim / 16; ++j) {
       const int d = column + 8 * j + 2 * t;
+      const float first = sum[4 * j + 2 * half] * factor, second = sum[4 * j + 2 * half + 1] * factor;
       if (HEAD_DIM % 2 == 0) {
         if (d < HEAD_DIM)
-          asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(line + d), "f"(sum[4 * j + 2 * half]), "f"(sum[4 * j + 2 * half + 1])
+          asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(line + d), "f"(first), "f"(second)
                        : "memory");
       } else {
-        if (d < HEAD_DIM) atomicAdd(line + d, sum[4 * j + 2 * half]);
-        if (d + 1 < HEAD_DIM) atomicAdd(line + d + 1, sum[4 * j + 2 * half + 1]);
+        if (d < HEAD_DIM) atomicAdd(line + d, first);
+        if (d + 1 < HEAD_DIM) atomicAdd(line + d + 1, second);
       }
     }
   }
@@ -45,12 +65,12 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
   const i64 key = first + group * 64 + warp * 16 + g;
   const i64 start = CAUSAL ? max(first - shift, 0ll) / QUERY_STEP * QUERY_STEP : 0;
   const int steps = static_cast<int>(start < a.nq ? (a.nq - start + QUERY_STEP - 1) / QUERY_STEP * per_group : 0);
-  const float c = static_cast<float>(a.scale) * kLog2e;
+  const float c = exponent_factor(a.scale, 0.0f);  // the keys in shared memory have the scale's sign
   const unsigned keys = shared_address(shared), values = keys + kOwned * kDim * 2, ring = values + kOwned * kDim * 2;
   const unsigned weights = ring + 2 * kStage, block = group * 64 * 128;
 
-  load_tile<kOwned>(keys, head_of(a.k, batch, kv_head), a.k.n, first, a.nk);
-  load_tile<kOwned>(values, head_of(a.v, batch, kv_head), a.v.n, first, a.nk);
+  load_tile<kOwned>(keys, head_of(a.k_data, a.k, batch, kv_head), a.k, first, a.nk);
+  load_tile<kOwned>(values, head_of(a.v_data, a.v, batch, kv_head), a.v, first, a.nk);
   Cursor now{kv_head * per_group, start}, next = now;
   const auto move = [&](Cursor& cursor) {
     cursor.query += QUERY_STEP;
@@ -58,8 +78,8 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
   };
   const auto fetch = [&](int slot) {
     const unsigned tile = ring + slot * kStage;
-    load_tile<QUERY_STEP>(tile, head_of(a.q, batch, next.head), a.q.n, next.query, a.nq);
-    load_tile<QUERY_STEP>(tile + kQueryTile, head_of(a.grad_out, batch, next.head), a.grad_out.n, next.query, a.nq);
+    load_tile<QUERY_STEP>(tile, head_of(a.q_data, a.q, batch, next.head), a.q, next.query, a.nq);
+    load_tile<QUERY_STEP>(tile + kQueryTile, head_of(a.grad_out_data, a.grad_out, batch, next.head), a.grad_out, next.query, a.nq);
     const i64 vector = (batch * a.heads + next.head) * a.nq;
     load_vector<QUERY_STEP>(tile + 2 * kQueryTile, a.lse + vector, next.query, a.nq);
     load_vector<QUERY_STEP>(tile + 2 * kQueryTile + QUERY_STEP * 4, a.delta + vector, next.query, a.nq);
@@ -67,10 +87,12 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
   };
   if (steps) fetch(0);
   commit_copies();
+  negate_owned(keys, a.scale);
+  const float fit = fitting_factor(a, batch, kv_head);
 
   float gk[kDim / 2] = {}, gv[kDim / 2] = {};
   for (int step = 0; step < steps; ++step, move(now)) {
-    wait_copies<0>();
+    wait_copies();
     fence_shared();
     __syncthreads();
     if (step + 1 < steps) fetch(step + 1 & 1);
@@ -92,7 +114,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         float& x = s[4 * j + e];
-        x = exp2_fast(fmaf(x, c, (e & 1 ? lse.y : lse.x) * -kLog2e));
+        x = exp2_fast(fmaf(x, c, (e & 1 ? lse.y : lse.x) * -float(kLog2e)));
         if (masked) {
           const i64 row = now.query + 8 * j + 2 * t + (e & 1), column = key + 8 * (e >> 1);
           if (column >= a.nk || (CAUSAL && column > row + shift)) x = 0;
@@ -109,7 +131,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
     for (int j = 0; j < QUERY_STEP / 8; ++j) {
       const float2 delta = *reinterpret_cast<const float2*>(vectors + (QUERY_STEP + 8 * j + 2 * t) * 4);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) ds[4 * j + e] = s[4 * j + e] * (ds[4 * j + e] - (e & 1 ? delta.y : delta.x));
+      for (int e = 0; e < 4; ++e) ds[4 * j + e] = s[4 * j + e] * (ds[4 * j + e] - (e & 1 ? delta.y : delta.x)) * fit;
     }
     unsigned q[QUERY_STEP / 16][4];
     as_left(q, ds);
@@ -131,11 +153,11 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
     accumulate<QUERY_STEP / 16, QUERY_STEP>(gk, q, queries);
     wgmma_commit();
     wgmma_wait<1>();
-    add_gq(a.gq_sum + (batch * a.heads + now.head) * a.nq * HEAD_DIM, now.query + warp * 16 + g, a.nq, group * kDim / 2, gq);
+    add_gq(a.scratch + (batch * a.heads + now.head) * a.nq * HEAD_DIM, now.query + warp * 16 + g, a.nq, group * kDim / 2, gq, 1 / fit);
     wgmma_wait<0>();
   }
-  wait_copies<0>();
-  const float scale = static_cast<float>(a.scale);
-  store_rows(a.gk, head_of(a.gk, batch, kv_head), key, a.nk, gk, scale, scale);
-  store_rows(a.gv, head_of(a.gv, batch, kv_head), key, a.nk, gv, 1, 1);
+  wait_copies();
+  const float scale = static_cast<float>(a.scale) / fit;
+  store_rows(a.gk, head_of(a.gk_data, a.gk, batch, kv_head), key, a.nk, gk, scale, scale);
+  store_rows(a.gv, head_of(a.gv_data, a.gv, batch, kv_head), key, a.nk, gv, 1, 1);
 }

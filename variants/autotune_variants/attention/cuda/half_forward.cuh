@@ -43,24 +43,25 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
   const i64 first = tile * kOwned, row = first + group * 64 + warp * 16 + g, shift = a.nk - a.nq;
   const i64 limit = CAUSAL ? max(min(a.nk, first + kOwned + shift), 0ll) : a.nk;
   const int steps = static_cast<int>((limit + KEY_STEP - 1) / KEY_STEP);
-  const Half *k = head_of(a.k, batch, kv_head), *v = head_of(a.v, batch, kv_head);
+  const Half *k = head_of(a.k_data, a.k, batch, kv_head), *v = head_of(a.v_data, a.v, batch, kv_head);
   const unsigned queries = shared_address(shared), keys = queries + kOwned * kDim * 2, values = keys + 2 * kKeyTile;
 
-  load_tile<kOwned>(queries, head_of(a.q, batch, head), a.q.n, first, a.nq);
-  if (steps > 0) load_tile<KEY_STEP>(keys, k, a.k.n, 0, a.nk);
+  load_tile<kOwned>(queries, head_of(a.q_data, a.q, batch, head), a.q, first, a.nq);
+  if (steps > 0) load_tile<KEY_STEP>(keys, k, a.k, 0, a.nk);
   commit_copies();
+  negate_owned(queries, a.scale);
 
   float result[kDim / 2] = {}, s[kScores];
   unsigned p[KEY_STEP / 16][4] = {};
-  RowState state = {{-1e30f, -1e30f}, {0, 0}, static_cast<float>(a.scale) * kLog2e};
+  RowState state = {{-1e30f, -1e30f}, {0, 0}, exponent_factor(a.scale, 0.0f)};
   const unsigned my_queries = queries + group * 64 * 128;
   for (int step = 0; step < steps; ++step) {
     const int slot = step & 1;
-    wait_copies<0>();
+    wait_copies();
     fence_shared();
     __syncthreads();
-    load_tile<KEY_STEP>(values + slot * kKeyTile, v, a.v.n, static_cast<i64>(step) * KEY_STEP, a.nk);
-    if (step + 1 < steps) load_tile<KEY_STEP>(keys + (slot ^ 1) * kKeyTile, k, a.k.n, (step + 1ll) * KEY_STEP, a.nk);
+    load_tile<KEY_STEP>(values + slot * kKeyTile, v, a.v, static_cast<i64>(step) * KEY_STEP, a.nk);
+    if (step + 1 < steps) load_tile<KEY_STEP>(keys + (slot ^ 1) * kKeyTile, k, a.k, (step + 1ll) * KEY_STEP, a.nk);
     commit_copies();
     wgmma_fence();
     scores<kScores, kOwned, KEY_STEP>(s, my_queries, keys + slot * kKeyTile);
@@ -83,7 +84,7 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
 #pragma unroll
     for (int j = 0; j < kDim / 2; ++j) result[j] *= factor[j / 2 % 2];
   }
-  wait_copies<0>();
+  wait_copies();
   fence_shared();
   __syncthreads();
   wgmma_fence();
@@ -98,11 +99,11 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
     factor[half] = sum == 0 ? 0 : 1 / sum;
     if (t == 0 && row + 8 * half < a.nq)
       a.lse[(batch * a.heads + head) * a.nq + row + 8 * half] =
-          sum == 0 ? -__int_as_float(0x7f800000) : state.shift[half] * kLn2 + logf(sum);
+          sum == 0 ? -__int_as_float(0x7f800000) : state.shift[half] * float(kLn2) + logf(sum);
   }
-  store_rows(a.out, head_of(a.out, batch, head), row, a.nq, result, factor[0], factor[1]);
+  store_rows(a.out, head_of(a.out_data, a.out, batch, head), row, a.nq, result, factor[0], factor[1]);
   if constexpr (Train) {
-    const Half* grad = head_of(a.grad_out, batch, head);
+    const Half* grad = head_of(a.grad_out_data, a.grad_out, batch, head);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const i64 r = row + 8 * half, vector = (batch * a.heads + head) * a.nq + r;
@@ -114,8 +115,8 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
           for (int e = 0; e < 2; ++e) {
             const int d = 8 * j + 2 * t + e;
             if (d >= HEAD_DIM) continue;
-            delta += unpack(grad[r * a.grad_out.n + d]) * result[4 * j + 2 * half + e] * factor[half];
-            a.gq_sum[vector * HEAD_DIM + d] = 0;
+            delta += unpack(grad[r * a.grad_out.n + d * a.grad_out.d]) * result[4 * j + 2 * half + e] * factor[half];
+            a.scratch[vector * HEAD_DIM + d] = 0;
           }
         }
       }

@@ -19,32 +19,21 @@
 
 typedef unsigned short Half;
 
-struct Tensor {
-  float* data;
-  i64 b, h, n, d;  // strides in elements
-};
-
 enum Source { kQ, kK, kV, kG, kSources };
 
-struct Args {
-  Tensor q, k, v, out, grad_out, gq, gk, gv;
-  float* lse;    // [B, H, Nq], natural logarithm
-  float* delta;  // [B, H, Nq]
-  i64 batch, heads, kv_heads, nq, nk;
-  float* maxima;  // [kSources][B * H][2][kParts]: largest magnitude and largest squared row norm of a part of a head
-  float* shift;   // [B, H, Nq]: weights are 2^(score * scale * log2 e - shift) * inverse; lse alone would lose digits where
-  float* inverse; // [B, H, Nq]: scores are large
-  Half* planes;   // [kSources]: [2][B * heads of it][N of it][64], the larger halves first
-  double scale;
-};
+// scratch: kSources times [2][B * heads of it][N of it][64], the larger halves first; q's have the sign of the scale.
+// measures: [kSources][B * H][2][kParts], largest magnitude and largest squared row norm of a part of a head.
+typedef Arguments<float, float, Half> Args;
 
 constexpr int kThreads = 256, kDim = 64, kDepth = (HEAD_DIM + 15) / 16, kOwned = 128, kQueries = 64, kParts = 64;
 static_assert(HEAD_DIM <= 64, "heads of up to 64");
-constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 constexpr int kTop = 14;  // scaled magnitudes are below 2^kTop
 
-__device__ __forceinline__ const Tensor& tensor_of(const Args& a, int source) {
+__device__ __forceinline__ const Strides& strides_of(const Args& a, int source) {
   return source == kQ ? a.q : source == kK ? a.k : source == kV ? a.v : a.grad_out;
+}
+__device__ __forceinline__ const float* data_of(const Args& a, int source) {
+  return source == kQ ? a.q_data : source == kK ? a.k_data : source == kV ? a.v_data : a.grad_out_data;
 }
 __device__ __forceinline__ i64 heads_of(const Args& a, int source) { return source == kK || source == kV ? a.kv_heads : a.heads; }
 __device__ __forceinline__ i64 length_of(const Args& a, int source) { return source == kK || source == kV ? a.nk : a.nq; }
@@ -52,7 +41,7 @@ __device__ __forceinline__ i64 plane_of(const Args& a, int source) { return a.ba
 
 // The larger halves of a head's rows; the remainders lie plane_of(source) further.
 __device__ __forceinline__ const Half* rows_of(const Args& a, int source, i64 batch, i64 head) {
-  const Half* base = a.planes;
+  const Half* base = a.scratch;
   for (int s = 0; s < source; ++s) base += 2 * plane_of(a, s);
   return base + (batch * heads_of(a, source) + head) * length_of(a, source) * kDim;
 }
@@ -62,22 +51,20 @@ struct Range {
   int shift, norm;
 };
 
-__device__ __forceinline__ int exponent_above(float x) { return x > 0 ? min(max(ilogbf(x) + 1, -100), 127) : 0; }
+__device__ __forceinline__ int exponent_above(float x) { return x > 0 ? min(max(ilogbf(x), -91), 126) + 1 : 0; }
 
 __device__ __forceinline__ Range range_of(const Args& a, int source, i64 batch, i64 head) {
-  const float* part = a.maxima + (source * a.batch * a.heads + batch * heads_of(a, source) + head) * 2 * kParts;
+  const float* part = a.measures + (source * a.batch * a.heads + batch * heads_of(a, source) + head) * 2 * kParts;
   float top = 0, norm = 0;
   for (int i = threadIdx.x % 32; i < kParts; i += 32) top = fmaxf(top, part[i]), norm = fmaxf(norm, part[kParts + i]);
   for (int offset = 16; offset; offset /= 2)
     top = fmaxf(top, __shfl_xor_sync(~0u, top, offset)), norm = fmaxf(norm, __shfl_xor_sync(~0u, norm, offset));
   const int shift = top > 0 ? kTop - exponent_above(top) : 0;
-  return {shift, (exponent_above(norm) + 1) / 2 + shift};
+  // the square of a norm may overflow or vanish; a scaled row is below 2^(kTop + 3) in any case
+  return {shift, norm < 1e38f ? min((exponent_above(norm) + 1) / 2 + shift, kTop + 3) : kTop + 3};
 }
 
 __device__ __forceinline__ float power(int e) { return __int_as_float(min(max(e, -126), 127) + 127 << 23); }
-
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;"); }
-__device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
 
 // Rows [row, row + Rows) of both planes as two swizzled tiles; rows from `limit` on are zero.
 template <int Rows>
@@ -88,8 +75,8 @@ __device__ __forceinline__ void load_tiles(unsigned tile, const Half* head, i64 
 #pragma unroll
     for (int i = 0; i < Rows / 32; ++i) {
       const bool inside = row + r + i * 32 < limit;
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(tile + part * Rows * 128 + (r + i * 32) * 128 + ((c ^ (r % 8)) << 4)),
-                   "l"(head + part * plane + (inside ? row + r + i * 32 : 0) * kDim + c * 8), "r"(inside ? 16 : 0));
+      copy_async_16(tile + part * Rows * 128 + (r + i * 32) * 128 + ((c ^ (r % 8)) << 4),
+                    head + part * plane + (inside ? row + r + i * 32 : 0) * kDim + c * 8, inside ? 16 : 0);
     }
   }
 }
@@ -98,16 +85,10 @@ template <int Count>
 __device__ __forceinline__ void load_vector(unsigned to, const float* from, i64 first, i64 limit) {
   if (threadIdx.x < Count) {
     const bool inside = first + threadIdx.x < limit;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to + threadIdx.x * 4),
-                 "l"(inside ? from + first + threadIdx.x : from), "r"(inside ? 4 : 0));
+    copy_async_small<4>(to + threadIdx.x * 4, inside ? from + first + threadIdx.x : from, inside ? 4 : 0);
   }
 }
 
-__device__ __forceinline__ float exp2_fast(float x) {
-  float value;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
-  return value;
-}
 __device__ __forceinline__ float quad_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
   return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
@@ -115,6 +96,11 @@ __device__ __forceinline__ float quad_max(float x) {
 __device__ __forceinline__ float quad_sum(float x) {
   x += __shfl_xor_sync(~0u, x, 1);
   return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// From a product of scaled rows to the exponent of two.
+__device__ __forceinline__ float score_factor(const Args& a, const Range& query, const Range& key) {
+  return fmaxf(exponent_factor(a.scale, 0.0f) * power(-query.shift) * power(-key.shift), 1e-37f);
 }
 
 // Left operands of K products of depth 16, as larger halves and remainders.
@@ -161,10 +147,8 @@ __device__ __forceinline__ void apply(float (&sum)[Sums], const Split<K>& p, uns
   }
 }
 
-__device__ __forceinline__ float* head_of(const Tensor& x, i64 batch, i64 head) { return x.data + batch * x.b + head * x.h; }
-
 template <int Sums>
-__device__ __forceinline__ void store_rows(const Tensor& x, float* head, i64 row, i64 limit, const float (&sum)[Sums], float top,
+__device__ __forceinline__ void store_rows(const Strides& x, float* head, i64 row, i64 limit, const float (&sum)[Sums], float top,
                                            float bottom) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

@@ -16,7 +16,7 @@ __device__ __forceinline__ void step_gq(float (&sum)[16], unsigned weights, unsi
   }
 }
 
-__device__ __forceinline__ void add_gq(const Tensor& x, float* head, i64 row, i64 limit, int column, const float (&sum)[16], float factor) {
+__device__ __forceinline__ void add_gq(const Strides& x, float* head, i64 row, i64 limit, int column, const float (&sum)[16], float factor) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     if (row + 8 * half >= limit) continue;
@@ -44,7 +44,7 @@ __device__ __forceinline__ Scales scales_of(const Args& a, i64 batch, i64 head, 
   const Range query = range_of(a, kQ, batch, head), grad = range_of(a, kG, batch, head);
   // |grad_out V^T - delta| is below 2^(norms + 1) when scaled; the shift below brings the gradients of the scores under 2^15.
   const int down = grad.norm + value.norm + 1 - 15, back = down - grad.shift - value.shift;
-  return {static_cast<float>(a.scale) * kLog2e * power(-query.shift) * power(-key.shift), power(-kTop - grad.shift),
+  return {score_factor(a, query, key), power(-kTop - grad.shift),
           power(-down - kTop), power(grad.shift + value.shift - down - kTop), power(back - query.shift), power(back - key.shift)};
 }
 
@@ -154,13 +154,13 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
     apply<kQueries / 16, kQueries>(part, q, queries);
     wgmma_commit();
     wgmma_wait<1>();
-    add_gq(a.gq, head_of(a.gq, batch, head), query + warp * 16 + g, a.nq, group * 32, gq, scales.query_gradient * static_cast<float>(a.scale));
+    add_gq(a.gq, head_of(a.gq_data, a.gq, batch, head), query + warp * 16 + g, a.nq, group * 32, gq, scales.query_gradient * static_cast<float>(a.scale));
     wgmma_wait<0>();
 #pragma unroll
     for (int j = 0; j < kDim / 2; ++j) gk[j] = fmaf(part[j], scales.key_gradient, gk[j]);
   }
   wait_copies();
-  const float scale = static_cast<float>(a.scale);
-  store_rows(a.gk, head_of(a.gk, batch, kv_head), key, a.nk, gk, scale, scale);
-  store_rows(a.gv, head_of(a.gv, batch, kv_head), key, a.nk, gv, 1, 1);
+  const float scale = static_cast<float>(fabs(a.scale));  // the queries have its sign
+  store_rows(a.gk, head_of(a.gk_data, a.gk, batch, kv_head), key, a.nk, gk, scale, scale);
+  store_rows(a.gv, head_of(a.gv_data, a.gv, batch, kv_head), key, a.nk, gv, 1, 1);
 }

@@ -45,7 +45,7 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
   const i64 plane = plane_of(a, kK);
   const unsigned queries = shared_address(shared), keys = queries + 2 * kOwned * 128, values = keys + 2 * kKeyTile;
   const int value_shift = range_of(a, kV, batch, kv_head).shift;
-  const float c = static_cast<float>(a.scale) * kLog2e * power(-range_of(a, kQ, batch, head).shift) * power(-range_of(a, kK, batch, kv_head).shift);
+  const float c = score_factor(a, range_of(a, kQ, batch, head), range_of(a, kK, batch, kv_head));
 
   load_tiles<kOwned>(queries, rows_of(a, kQ, batch, head), plane_of(a, kQ), first, a.nq);
   if (steps > 0) load_tiles<KEY_STEP>(keys, k, plane, 0, a.nk);
@@ -101,16 +101,16 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
     inverse[half] = sum == 0 ? 0 : power(-value_shift) / sum;
     if (t == 0 && row + 8 * half < a.nq) {
       const i64 place = (batch * a.heads + head) * a.nq + row + 8 * half;
-      a.lse[place] = sum == 0 ? -__int_as_float(0x7f800000) : state.shift[half] * kLn2 + logf(sum * power(-kTop));
+      a.lse[place] = sum == 0 ? -__int_as_float(0x7f800000) : state.shift[half] * float(kLn2) + logf(sum * power(-kTop));
       if (Train) a.shift[place] = sum == 0 ? 0 : state.shift[half], a.inverse[place] = sum == 0 ? 0 : power(kTop) / sum;
     }
   }
 #pragma unroll
   for (int j = 0; j < kDim / 2; ++j) result[j] = fmaf(result[j], factor[j / 2 % 2], part[j]) * inverse[j / 2 % 2];
-  store_rows(a.out, head_of(a.out, batch, head), row, a.nq, result, 1, 1);
+  store_rows(a.out, head_of(a.out_data, a.out, batch, head), row, a.nq, result, 1, 1);
   if constexpr (Train) {
-    const float* grad = head_of(a.grad_out, batch, head);
-    float* gq = head_of(a.gq, batch, head);
+    const float* grad = head_of(a.grad_out_data, a.grad_out, batch, head);
+    float* gq = head_of(a.gq_data, a.gq, batch, head);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const i64 r = row + 8 * half;

@@ -1,7 +1,8 @@
 // Warpgroup products of 16-bit operands (sm_90a): descriptors, and 64 x N x 16 with A in shared memory or registers.
 #pragma once
 
-typedef long long i64;
+#include "arguments.cuh"
+
 typedef unsigned long long u64;
 
 #if HALF_FLOAT16
@@ -9,8 +10,6 @@ typedef unsigned long long u64;
 #else
 #define HALF_NAME "bf16"
 #endif
-
-__device__ __forceinline__ unsigned shared_address(const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }
 
 // A tile holds rows of 64 elements (128 bytes), swizzled: 16-byte unit c of row r lies at c ^ (r % 8). Wider tiles are
 // blocks of 64 columns one after the other. `leading` is the distance of such blocks where columns are m or n.

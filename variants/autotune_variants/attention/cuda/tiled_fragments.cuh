@@ -5,7 +5,7 @@
 // long as A and B agree, so k = t may stand for 2t and k = t + 4 for 2t + 1: operands are read two neighbours at a
 // time, and a result C is an operand A of the next product without moving anything between lanes.
 #pragma once
-#include "tensor.cuh"
+#include "tiled_copies.cuh"
 
 struct Pair {
   Real x, y;
@@ -94,7 +94,6 @@ struct Operand<double, Count> {
   __device__ __forceinline__ void set(int i, double value) { x[i] = value; }
 };
 
-// float32 as a TF32 number and the remainder the first one leaves (the hardware reads the upper 19 bits).
 // float32 as the nearest TF32 number and the remainder that leaves (of which the hardware reads the upper 11 bits).
 template <int Count>
 struct Operand<float, Count> {
@@ -105,8 +104,10 @@ struct Operand<float, Count> {
   }
 };
 
+#if !SIMT
 typedef Operand<Real, 4> OperandA;
 typedef Operand<Real, 2> OperandB;
+#endif
 
 __device__ __forceinline__ void multiply(double (&c)[4], const Operand<double, 4>& a, const Operand<double, 2>& b) {
 #if __CUDA_ARCH__ >= 900
@@ -138,6 +139,7 @@ __device__ __forceinline__ void multiply_tf32(float (&c)[4], const unsigned (&a)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+#if !SIMT
 // A sum of products. The hardware truncates a float32 sum after every product: the two small products are summed
 // apart, so that the large sum is truncated once per 8 terms; low * low is below the rounding of float32.
 template <typename R>
@@ -162,26 +164,34 @@ struct Sum<float> {
   }
   __device__ __forceinline__ float value(int i) const { return STORAGE ? c[i] : c[i] + small[i]; }
 };
+#endif
 
 // A lane's place in a tile for the two ways of reading it. `along`: k runs along a shared row (rows are m or n);
 // `across`: k runs over shared rows (columns are m or n).
 struct Lane {
   int g, t;
-  unsigned along, across, score_across, natural;
+  unsigned along, right, across, score_across, natural;
   __device__ __forceinline__ Lane() {
     const int lane = threadIdx.x & 31;
     g = lane >> 2;
     t = lane & 3;
     along = g * kPitch + ((kStored == 2 ? 4 * t : 8 * t) ^ (swizzle(g) << 4));
-    across = (2 * g * kStored) ^ (swizzle(2 * t) << 4);  // plus 2t rows of the tile's own pitch
-    natural = (g * kStored) ^ (swizzle(2 * t) << 4);
-    score_across = (2 * g * kSize) ^ (swizzle_of<kSize>(2 * t) << 4);
+    right = along;
+    across = 2 * t * kPitch + ((2 * g * kStored) ^ (swizzle(2 * t) << 4));
+    natural = 2 * t * kPitch + ((g * kStored) ^ (swizzle(2 * t) << 4));
+    score_across = (2 * g * kSize) ^ (swizzle_of<kSize>(2 * t) << 4);  // plus 2t rows of the score tile's pitch
+#if SIMT
+    along = g * kPitch + (swizzle(g) << 4);
+    right = 2 * t * kPitch + (swizzle(2 * t) << 4);
+    across = t << 4;
+#endif
   }
 };
 
 // Below, `base` is a lane's address in a tile and `offset` a constant number of bytes past it. All of a tile's rows
 // start at multiples of 128 bytes, so that `at` turns constants into immediate offsets of few addresses.
 
+#if !SIMT
 // A[m, k] from rows m of a tile: 16 rows, 8 columns k.
 __device__ __forceinline__ OperandA left_along(unsigned base, int offset) {
   Pair top, bottom;
@@ -200,10 +210,11 @@ __device__ __forceinline__ OperandB right_along(unsigned base, int offset) {
   b.set(0, p.x), b.set(1, p.y);
   return b;
 }
+#endif
 
 // B[k, n] for two neighbouring n-tiles from rows k of a tile. Logical column g of tile i is column 2g + i, so a lane
 // of the two results holds columns 4t .. 4t + 3: first[0], second[0], first[1], second[1].
-__device__ __forceinline__ void right_across(unsigned base, int offset, OperandB& first, OperandB& second) {
+__device__ __forceinline__ void right_across(unsigned base, int offset, Operand<Real, 2>& first, Operand<Real, 2>& second) {
   const Pair even = stored_pair(at(base, offset)), odd = stored_pair(at(base ^ (kStored == 2 ? 16 : 64), offset + kPitch));
   first.set(0, even.x), first.set(1, odd.x);
   second.set(0, even.y), second.set(1, odd.y);
@@ -221,9 +232,9 @@ __device__ __forceinline__ Operand<double, 2> right_natural(unsigned base, int o
 
 // A[m, k] from rows k of a tile of the given pitch: logical rows g and g + 8 are columns 2g and 2g + 1.
 template <int Pitch>
-__device__ __forceinline__ OperandA left_across(unsigned base, int offset) {
+__device__ __forceinline__ Operand<Real, 4> left_across(unsigned base, int offset) {
   const Pair even = load_pair(at(base, offset)), odd = load_pair(at(base ^ 64, offset + Pitch));
-  OperandA a;
+  Operand<Real, 4> a;
   a.set(0, even.x), a.set(1, even.y), a.set(2, odd.x), a.set(3, odd.y);
   return a;
 }

@@ -1,8 +1,7 @@
 // Exponentials with the score's scale and shift folded in.
 #pragma once
-#include "tensor.cuh"
+#include "tiled_copies.cuh"
 
-constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
 constexpr int kTableBits = 7, kTable = 1 << kTableBits, kTableBytes = kSize == 8 ? 8 * kTable : 0;
 // 1.5 * 2^52 / kTable: adding it rounds to a multiple of 1 / kTable, kept as an integer in the low word.
 constexpr double kRound = 6755399441055744.0 / kTable;
@@ -55,12 +54,6 @@ __device__ __forceinline__ void exp2_many(double (&x)[Count], double c, const do
     const double value = __hiloint2double(__double2hiint(p[i]) + exponent, __double2loint(p[i]));
     x[i] = vanishes(rounded[i]) ? 0.0 : value;
   }
-}
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float value;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
-  return value;
 }
 
 // Tiles of weights 2^(s * c - shift), with `bias(j, e)` = bias_of(shift) for element e of tile j.

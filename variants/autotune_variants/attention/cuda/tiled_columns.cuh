@@ -2,7 +2,7 @@
 // atomics). The weights follow from the forward's shifts and sums; in float64 the accumulators of grad_out V^T start at
 // -delta.
 #pragma once
-#include "forward.cuh"
+#include "tiled_forward.cuh"
 
 // Which keys of which key head, and for each query head of its group the queries from `start` on.
 struct ColumnTask {
@@ -35,6 +35,7 @@ constexpr int kVector = kShare * kSize;
 constexpr int kStage = 2 * kShare * kPitch + (3 * kVector + 127) / 128 * 128;
 constexpr int kScoreTile = ATOMIC_GQ ? kBlock * kScorePitch : 0;
 constexpr int kColumnTable = 2 * kBlock * kPitch + SPLIT_WARPS * (STAGES * kStage + kScoreTile);
+constexpr int kColumnShared = larger_of(kColumnTable + kTableBytes, kMergeBytes);
 
 #if ATOMIC_GQ
 // Adds four neighbouring float32 values of a row; `row` points at the group's first column.
@@ -59,7 +60,7 @@ __device__ __forceinline__ void add_step_gq(const Args& a, unsigned scores, unsi
                                             int warp) {
   constexpr int row_tiles = kShare < 16 ? 1 : kShare / 16, parts = (ROW_WARPS + row_tiles - 1) / row_tiles;
   constexpr int width = (kGroups + parts - 1) / parts;  // 16-wide groups of a warp
-  const unsigned left = scores + 2 * lane.t * kScorePitch + lane.score_across, right = keys + 2 * lane.t * kPitch;
+  const unsigned left = scores + 2 * lane.t * kScorePitch + lane.score_across, right = keys;
   const i64 stride_d = ALIGNED ? 1 : a.gq.d;
   for (int unit = warp; unit < row_tiles * parts; unit += ROW_WARPS) {
     const int tile = unit % row_tiles, begin = unit / row_tiles * width;
@@ -115,7 +116,7 @@ __device__ __forceinline__ void add_step_gq(const Args& a, unsigned scores, unsi
 // Scores read back across: this lane's keys are rows of the transposed tile.
 __device__ __forceinline__ void load_scores_across(const Args& a, Real (&s)[kTiles][4], i64 vector, i64 query, i64 key, const Lane& lane) {
   const i64 pitch = score_pitch(a);
-  const Real* line = a.scores + (vector + query + 2 * lane.t) * pitch + key;
+  const Real* line = a.scratch + (vector + query + 2 * lane.t) * pitch + key;
   const int rows = static_cast<int>(min(a.nq - query, static_cast<i64>(kShare))) - 2 * lane.t;
 #pragma unroll
   for (int j = 0; j < kTiles; ++j, line += 8 * pitch) {
@@ -133,18 +134,18 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
   const unsigned ring = values + kBlock * kPitch + split * (STAGES * kStage + kScoreTile), score_tile = ring + STAGES * kStage;
   const i64 group = a.heads / a.kv_heads;
   const int steps = static_cast<int>(task.steps * group);
-  const Real scale = Real(a.scale), c = Real(a.scale * kLog2e);
+  const Real scale = Real(fabs(a.scale)), c = exponent_factor(a.scale, Real());  // the keys in shared memory have its sign
 
-  BlockCopy(keys, head_of(a.k, task.batch, task.kv_head), a.k.n, a.k.d, task.first, a.nk).all();
-  BlockCopy(values, head_of(a.v, task.batch, task.kv_head), a.v.n, a.v.d, task.first, a.nk).all();
+  BlockCopy(keys, head_of(a.k_data, a.k, task.batch, task.kv_head), a.k.n, a.k.d, task.first, a.nk).all();
+  BlockCopy(values, head_of(a.v_data, a.v, task.batch, task.kv_head), a.v.n, a.v.d, task.first, a.nk).all();
   Cursor now{static_cast<int>(task.kv_head * group), static_cast<int>(task.start)}, next = now;
   const auto stage_of = [&](int step) { return ring + slot_of(step) * kStage; };
   const auto queries_of = [&](int step, const Cursor& at) {
-    return ShareCopy(stage_of(step), head_of(a.q, task.batch, at.head), a.q.n, a.q.d, at.query + split * kShare,
+    return ShareCopy(stage_of(step), head_of(a.q_data, a.q, task.batch, at.head), a.q.n, a.q.d, at.query + split * kShare,
                      step < steps ? a.nq : 0);
   };
   const auto grads_of = [&](int step, const Cursor& at) {
-    return ShareCopy(stage_of(step) + kShare * kPitch, head_of(a.grad_out, task.batch, at.head), a.grad_out.n, a.grad_out.d,
+    return ShareCopy(stage_of(step) + kShare * kPitch, head_of(a.grad_out_data, a.grad_out, task.batch, at.head), a.grad_out.n, a.grad_out.d,
                      at.query + split * kShare, step < steps ? a.nq : 0);
   };
   const auto vectors_of = [&](int step, const Cursor& at) {
@@ -164,6 +165,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
 
   wait_copies();
   __syncthreads();
+  negate_owned(keys, a.scale);
 
   Real gk[2 * kGroups][4] = {}, gv[2 * kGroups][4] = {};
   Real p[kTiles][4];  // P^T: rows are keys, columns are queries
@@ -195,7 +197,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
     const unsigned key_rows = keys + row_warp * 16 * kPitch + lane.along, value_rows = key_rows + kBlock * kPitch;
     if constexpr (!STORE_SCORES) {
       clear(p);
-      scores(p, [&](int i) { return left_along(key_rows, i * 8 * kStored); }, queries + lane.along, [&](int i) {
+      scores(p, [&](int i) { return left_along(key_rows, i * 8 * kStored); }, queries + lane.right, [&](int i) {
         if (STAGES > 1 && SPREAD_COPIES) copy_part(next_queries, next_grads, i, kDepth);
       });
       if (STAGES > 1 && SPREAD_COPIES) commit_copies();
@@ -221,7 +223,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
         }
       }
     }
-    accumulate(gv, p, grads + 2 * lane.t * kPitch + task.chunk * kChunk * kStored + lane.across);
+    accumulate(gv, p, grads + task.chunk * kChunk * kStored + lane.across);
 
     Real s[kTiles][4];  // GS^T without the scale
 #pragma unroll
@@ -229,7 +231,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
       const Pair delta = load_pair(vectors + 2 * kVector + (j * 8 + 2 * lane.t) * kSize);
       s[j][0] = s[j][2] = -delta.x, s[j][1] = s[j][3] = -delta.y;
     }
-    scores(s, [&](int i) { return left_along(value_rows, i * 8 * kStored); }, grads + lane.along);
+    scores(s, [&](int i) { return left_along(value_rows, i * 8 * kStored); }, grads + lane.right);
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) {
       const Pair delta = load_pair(vectors + 2 * kVector + (j * 8 + 2 * lane.t) * kSize);
@@ -246,10 +248,10 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
       }
     }
     if (STORE_SCORES && step + 1 < steps) scores_of(following);
-    accumulate(gk, s, queries + 2 * lane.t * kPitch + task.chunk * kChunk * kStored + lane.across);
+    accumulate(gk, s, queries + task.chunk * kChunk * kStored + lane.across);
 #if ATOMIC_GQ
     sync_group();
-    add_step_gq(a, score_tile, keys, const_cast<Data*>(head_of(a.gq, task.batch, now.head)), query, task.chunk, lane, row_warp);
+    add_step_gq(a, score_tile, keys, head_of(a.gq_data, a.gq, task.batch, now.head), query, task.chunk, lane, row_warp);
 #endif
   }
   wait_copies();
@@ -259,8 +261,8 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
   add_splits(gv, space, row_warp, split);
   if (split == 0) {
     const i64 row = task.first + row_warp * 16;
-    Data* gk_head = const_cast<Data*>(head_of(a.gk, task.batch, task.kv_head));
-    Data* gv_head = const_cast<Data*>(head_of(a.gv, task.batch, task.kv_head));
+    Data* gk_head = head_of(a.gk_data, a.gk, task.batch, task.kv_head);
+    Data* gv_head = head_of(a.gv_data, a.gv, task.batch, task.kv_head);
     store_rows(a.gk, gk_head, row, a.nk, task.chunk, lane, gk, Real(a.scale), Real(a.scale));
     store_rows(a.gv, gv_head, row, a.nk, task.chunk, lane, gv, Real(1), Real(1));
   }

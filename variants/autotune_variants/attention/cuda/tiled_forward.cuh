@@ -1,10 +1,11 @@
 // Online-softmax forward: a block owns kBlock queries and streams the keys; warps of one row group split each step.
 #pragma once
-#include "tiles.cuh"
+#include "tiled_products.cuh"
 
 constexpr int kRing = STAGES * 2 * kShare * kPitch;  // a group's tiles of keys and values
 constexpr int kForwardTable = kBlock * kPitch + SPLIT_WARPS * kRing;  // where the table of powers lies
 constexpr int kForwardMerge = ((SPLIT_WARPS - 1) * 16 * kChunk + SPLIT_WARPS * 32) * ROW_WARPS * kSize;
+constexpr int kForwardShared = larger_of(kForwardTable + kTableBytes, kForwardMerge);
 
 __device__ __forceinline__ int slot_of(int step) { return STAGES > 1 ? step & 1 : 0; }
 
@@ -77,8 +78,8 @@ __device__ __forceinline__ void merge_states(RowState& state, Real (&result)[2 *
   add_splits(result, space, row_warp, split);
 }
 
-// With Train: also delta = sum of grad_out * out (only where a block holds whole rows: kChunks == 1), and zeros in gq
-// for the atomics to come.
+// With Train also shift and inverse, and where a block holds whole rows (kChunks == 1) delta = sum of grad_out * out, and
+// zeros in gq for the atomics to come.
 template <bool Train>
 __device__ __forceinline__ void finish_forward(const Args& a, const RowTask& task, const Lane& lane, int row_warp,
                                                const RowState& state, const Real (&result)[2 * kGroups][4], Real c) {
@@ -93,11 +94,11 @@ __device__ __forceinline__ void finish_forward(const Args& a, const RowTask& tas
       if (Train) a.shift[task.vector + row] = state.sum[half] == 0 ? 0 : state.shift[half], a.inverse[task.vector + row] = factor[half];
     }
   }
-  Data* out = const_cast<Data*>(head_of(a.out, task.batch, task.head));
+  Data* out = head_of(a.out_data, a.out, task.batch, task.head);
   store_rows(a.out, out, task.first + row_warp * 16, a.nq, task.chunk, lane, result, factor[0], factor[1]);
-  if constexpr (Train) {
-    const Data* grad = head_of(a.grad_out, task.batch, task.head);
-    Data* gq = const_cast<Data*>(head_of(a.gq, task.batch, task.head));
+  if constexpr (Train && kChunks == 1) {
+    const Data* grad = head_of(a.grad_out_data, a.grad_out, task.batch, task.head);
+    Data* gq = head_of(a.gq_data, a.gq, task.batch, task.head);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const i64 row = task.first + row_warp * 16 + lane.g + 8 * half;
@@ -112,7 +113,7 @@ __device__ __forceinline__ void finish_forward(const Args& a, const RowTask& tas
         }
       }
       delta[half] = quad_sum(delta[half]);
-      if (kChunks == 1 && lane.t == 0 && row < a.nq) a.delta[task.vector + row] = delta[half];
+      if (lane.t == 0 && row < a.nq) a.delta[task.vector + row] = delta[half];
     }
   }
 }
@@ -123,9 +124,9 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
   const Lane lane;
   const int warp = threadIdx.x / 32, row_warp = warp % ROW_WARPS, split = warp / ROW_WARPS;
   const unsigned queries = shared_address(shared), ring = queries + kBlock * kPitch + split * kRing;
-  const Data* k = head_of(a.k, task.batch, task.kv_head);
-  const Data* v = head_of(a.v, task.batch, task.kv_head);
-  const Real c = Real(a.scale * kLog2e);
+  const Data* k = head_of(a.k_data, a.k, task.batch, task.kv_head);
+  const Data* v = head_of(a.v_data, a.v, task.batch, task.kv_head);
+  const Real c = exponent_factor(a.scale, Real());
   const int steps = static_cast<int>((task.keys + STEP - 1) / STEP);
 
   const auto keys_of = [&](int step) {
@@ -134,7 +135,7 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
   const auto values_of = [&](int step) {
     return ShareCopy(ring + (slot_of(step) * 2 + 1) * kShare * kPitch, v, a.v.n, a.v.d, step * STEP + split * kShare, task.keys);
   };
-  BlockCopy(queries, head_of(a.q, task.batch, task.head), a.q.n, a.q.d, task.first, a.nq).all();
+  BlockCopy(queries, head_of(a.q_data, a.q, task.batch, task.head), a.q.n, a.q.d, task.first, a.nq).all();
   if (STAGES > 1) keys_of(0).all(), values_of(0).all();
   commit_copies();
   const unsigned table = queries + kForwardTable;
@@ -149,6 +150,7 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
   state.sum[0] = state.sum[1] = 0;
   wait_copies();
   __syncthreads();
+  negate_owned(queries, a.scale);
   if (HOLD_QUERIES) {
 #pragma unroll
     for (int i = 0; i < kDepth; ++i) held[i % (HOLD_QUERIES ? kDepth : 1)] = left_along(left, i * 8 * kStored);
@@ -167,7 +169,7 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
       commit_copies();
     }
     Real s[kTiles][4] = {};
-    scores(s, query, tile + lane.along);
+    scores(s, query, tile + lane.right);
     const i64 key = step * STEP + split * kShare, row = task.first + row_warp * 16 + lane.g;
     if (Train && STORE_SCORES) store_scores(a, s, task.vector, row, key, lane);
     if (key + kShare > task.keys || (CAUSAL && key + kShare > task.first + a.nk - a.nq + 1)) {
@@ -182,7 +184,7 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
       }
     }
     advance(s, state, result, c, table);
-    accumulate(result, s, tile + kShare * kPitch + 2 * lane.t * kPitch + task.chunk * kChunk * kStored + lane.across);
+    accumulate(result, s, tile + kShare * kPitch + task.chunk * kChunk * kStored + lane.across);
   }
   wait_copies();
   __syncthreads();

@@ -20,8 +20,8 @@ struct Piece {
 // The largest magnitude and squared row norm of each piece; 2 B (H + Hkv) kParts blocks.
 ENTRY measure(const Args a) {
   const Piece piece(a, blockIdx.x);
-  const Tensor& x = tensor_of(a, piece.source);
-  const float* head = head_of(x, piece.batch, piece.head);
+  const Strides& x = strides_of(a, piece.source);
+  const float* head = head_of(data_of(a, piece.source), x, piece.batch, piece.head);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   float top = 0, norm = 0;
   for (i64 n = piece.first + warp; n < piece.last; n += kThreads / 32) {
@@ -39,18 +39,19 @@ ENTRY measure(const Args a) {
   __syncthreads();
   if (threadIdx.x > 0) return;
   for (int i = 1; i < kThreads / 32; ++i) top = fmaxf(top, tops[i]), norm = fmaxf(norm, norms[i]);
-  float* to = a.maxima + (piece.source * a.batch * a.heads + piece.batch * heads_of(a, piece.source) + piece.head) * 2 * kParts + piece.part;
+  float* to = a.measures + (piece.source * a.batch * a.heads + piece.batch * heads_of(a, piece.source) + piece.head) * 2 * kParts + piece.part;
   to[0] = top, to[kParts] = norm;
 }
 
 // The two planes of every tensor; the same blocks.
 ENTRY split(const Args a) {
   const Piece piece(a, blockIdx.x);
-  const Tensor& x = tensor_of(a, piece.source);
-  const float* head = head_of(x, piece.batch, piece.head);
+  const Strides& x = strides_of(a, piece.source);
+  const float* head = head_of(data_of(a, piece.source), x, piece.batch, piece.head);
   Half* rows = const_cast<Half*>(rows_of(a, piece.source, piece.batch, piece.head));
   const i64 plane = plane_of(a, piece.source);
-  const float factor = power(range_of(a, piece.source, piece.batch, piece.head).shift);
+  const float sign = piece.source == kQ && a.scale < 0 ? -1.0f : 1.0f;
+  const float factor = sign * power(range_of(a, piece.source, piece.batch, piece.head).shift);
   for (i64 i = piece.first * kDim / 2 + threadIdx.x; i < piece.last * kDim / 2; i += kThreads) {
     const i64 n = i / (kDim / 2);
     const int d = i % (kDim / 2) * 2;
@@ -61,6 +62,13 @@ ENTRY split(const Args a) {
         pack(first - unpack(static_cast<unsigned short>(high)), second - unpack(static_cast<unsigned short>(high >> 16)));
   }
 }
+
+#ifdef FORWARD_SHARED
+static_assert(kForwardBytes == FORWARD_SHARED, "shared memory of the forward");
+#endif
+#ifdef COLUMN_SHARED
+static_assert(kBackwardBytes == COLUMN_SHARED, "shared memory of the column pass");
+#endif
 
 ENTRY forward(const Args a) { forward_rows<false>(a, blockIdx.x, shared); }
 
@@ -74,8 +82,8 @@ extern "C" __global__ void prepare(const Args a) {
   const i64 row = (static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (row >= a.batch * a.heads * a.nq) return;
   const i64 n = row % a.nq, h = row / a.nq % a.heads, b = row / a.nq / a.heads;
-  const float *out = head_of(a.out, b, h) + n * a.out.n, *grad = head_of(a.grad_out, b, h) + n * a.grad_out.n;
-  float* gq = head_of(a.gq, b, h) + n * a.gq.n;
+  const float *out = head_of(a.out_data, a.out, b, h) + n * a.out.n, *grad = head_of(a.grad_out_data, a.grad_out, b, h) + n * a.grad_out.n;
+  float* gq = head_of(a.gq_data, a.gq, b, h) + n * a.gq.n;
   float sum = 0;
   for (int d = lane; d < HEAD_DIM; d += 32) {
     sum += out[d * a.out.d] * grad[d * a.grad_out.d];
@@ -83,7 +91,7 @@ extern "C" __global__ void prepare(const Args a) {
   }
   for (int offset = 16; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
   if (lane > 0) return;
-  const double top = a.lse[row] * 1.4426950408889634, shift = a.lse[row] == -__int_as_float(0x7f800000) ? 0 : ceil(top);
+  const double top = a.lse[row] * kLog2e, shift = a.lse[row] == -__int_as_float(0x7f800000) ? 0 : ceil(top);
   a.delta[row] = sum, a.shift[row] = static_cast<float>(shift);
   a.inverse[row] = a.lse[row] == -__int_as_float(0x7f800000) ? 0 : static_cast<float>(exp2(shift - top));
 }

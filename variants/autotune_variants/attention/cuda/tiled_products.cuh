@@ -1,7 +1,10 @@
 // What the passes share: a row task, the two kinds of product, sums over the groups of a block, and stores.
 #pragma once
-#include "matrix.cuh"
-#include "softmax.cuh"
+#include "tiled_fragments.cuh"
+#if SIMT
+#include "tiled_simt.cuh"
+#endif
+#include "tiled_softmax.cuh"
 
 // One work item: which queries of which head, and the keys they may attend.
 struct RowTask {
@@ -22,10 +25,6 @@ struct RowTask {
     vector = (batch * a.heads + head) * a.nq;
   }
 };
-
-__device__ __forceinline__ const Data* head_of(const Tensor& x, i64 batch, i64 head) {
-  return x.data + batch * x.b + head * x.h;
-}
 
 // Scores of 16 rows with kTiles * 8 columns: `left(k)` gives the left operand of columns 8k .. 8k + 7, right rows are
 // read along shared rows; `between(k)` is called after each. In float64 s holds the start of the sums; in float32 it is
@@ -65,6 +64,7 @@ __device__ __forceinline__ void scores(Real (&s)[kTiles][4], const Left& left, u
   scores(s, left, right, [](int) {});
 }
 
+#if !SIMT
 // result += p * rows of a tile, where p is 16 x (kTiles * 8) and `across` the lane's address of the first row.
 template <typename R>
 __device__ __forceinline__ void accumulate(R (&result)[2 * kGroups][4], const R (&p)[kTiles][4], unsigned across) {
@@ -100,6 +100,8 @@ __device__ __forceinline__ void accumulate(R (&result)[2 * kGroups][4], const R 
   }
 }
 
+#endif
+
 // Element e (0..3) of the four neighbouring columns that a lane holds of row half `half` in group n.
 #define COLUMN_OF(result, n, half, e) result[2 * (n) + ((e) & 1)][2 * (half) + ((e) >> 1)]
 
@@ -125,7 +127,7 @@ __device__ __forceinline__ void add_splits(Real (&result)[2 * kGroups][4], Real*
 }
 
 // Writes the lane's part of 16 rows, times `factor` by row half.
-__device__ __forceinline__ void store_rows(const Tensor& x, Data* head, i64 row, i64 limit, int chunk, const Lane& lane,
+__device__ __forceinline__ void store_rows(const Strides& x, Data* head, i64 row, i64 limit, int chunk, const Lane& lane,
                                            const Real (&result)[2 * kGroups][4], Real top, Real bottom) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -151,7 +153,7 @@ __device__ __forceinline__ void store_scores(const Args& a, const Real (&s)[kTil
   const i64 pitch = score_pitch(a);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    Real* line = a.scores + (vector + row + 8 * half) * pitch + key + 2 * lane.t;
+    Real* line = a.scratch + (vector + row + 8 * half) * pitch + key + 2 * lane.t;
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) {
       if (row + 8 * half < a.nq && key + j * 8 < pitch) *reinterpret_cast<Two*>(line + j * 8) = {s[j][2 * half], s[j][2 * half + 1]};
@@ -163,7 +165,7 @@ __device__ __forceinline__ void load_scores(const Args& a, Real (&s)[kTiles][4],
   const i64 pitch = score_pitch(a);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const Real* line = a.scores + (vector + row + 8 * half) * pitch + key + 2 * lane.t;
+    const Real* line = a.scratch + (vector + row + 8 * half) * pitch + key + 2 * lane.t;
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) {
       const bool inside = row + 8 * half < a.nq && key + j * 8 < pitch;

@@ -1,28 +1,11 @@
-// Strided tensors in device memory, and their tiles in shared memory.
+// Tiles of strided tensors in shared memory.
 #pragma once
-#include "config.cuh"
+#include "arguments.cuh"
+#include "tiled_config.cuh"
 
-struct Tensor {
-  Data* data;
-  i64 b, h, n, d;  // strides in elements
-};
-
-struct Args {
-  Tensor q, k, v, out, grad_out, gq, gk, gv;
-  Real* lse;    // [B, H, Nq], natural logarithm
-  Real* delta;  // [B, H, Nq], sum over d of grad_out * out
-  i64 batch, heads, kv_heads, nq, nk;
-  Real* scores;   // with STORE_SCORES: Q K^T, [B, H, Nq, score_pitch(Nk)]
-  Real* shift;    // [B, H, Nq]: weights are 2^(score * scale * log2 e - shift) * inverse; lse alone would lose digits where
-  Real* inverse;  // [B, H, Nq]: scores are large
-  double scale;
-};
+typedef Arguments<Data, Real, Real> Args;  // scratch: Q K^T, [B, H, Nq, score_pitch(Nk)], where scores are stored
 
 __device__ __forceinline__ i64 score_pitch(const Args& a) { return (a.nk + 7) / 8 * 8; }
-
-__device__ __forceinline__ unsigned shared_address(const void* p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
 
 // A shared row holds 16-byte units; unit c of row r lies at c ^ swizzle(r). With it, all ways in which the matrix units
 // read a tile (rows of one column group, pairs of rows, pairs of columns) touch each bank once.
@@ -36,22 +19,6 @@ __device__ __forceinline__ int swizzle(int row) { return swizzle_of<kStored>(row
 __device__ __forceinline__ unsigned at(unsigned lane_address, int offset) {
   return (lane_address ^ (offset & 127)) + (offset & ~127);
 }
-
-__device__ __forceinline__ void copy_async_16(unsigned to, const void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
-}
-
-__device__ __forceinline__ void copy_async_16(unsigned to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
-}
-
-template <int Bytes>
-__device__ __forceinline__ void copy_async_small(unsigned to, const void* from, int bytes) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes), "r"(bytes));
-}
-
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;"); }
-__device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
 
 // One 16-byte unit: `left` bytes of it exist (zeros after them, and everywhere if not `inside`).
 __device__ __forceinline__ void load_unit(unsigned to, const Data* from, i64 stride_d, bool inside, int left) {
@@ -112,6 +79,13 @@ struct TileCopy {
     for (int i = 0; i < slices; ++i) slice(i);
   }
 };
+
+// Gives the rows a block owns the sign of the scale, so that larger scores always mean larger weights.
+__device__ __forceinline__ void negate_owned(unsigned tile, double scale) {
+  if (!(scale < 0)) return;
+  negate_tile<kStored, kThreads>(tile, kBlock * kPitch);
+  __syncthreads();
+}
 
 typedef TileCopy<kBlock, kThreads> BlockCopy;       // the rows a block owns
 typedef TileCopy<kShare, kGroupThreads> ShareCopy;  // a group's share of a step

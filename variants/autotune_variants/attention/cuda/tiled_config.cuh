@@ -43,6 +43,9 @@
 #ifndef SPREAD_COPIES
 #define SPREAD_COPIES 0   // the column pass issues its copies between products instead of before them
 #endif
+#ifndef SIMT
+#define SIMT 0            // float32 by ordinary multiply-adds instead of the matrix units
+#endif
 #ifndef HOLD_QUERIES
 #define HOLD_QUERIES 0    // the forward keeps its queries in registers instead of rereading shared memory
 #endif
@@ -52,7 +55,6 @@ typedef unsigned short Data;
 #else
 typedef REAL Data;
 #endif
-typedef long long i64;
 
 constexpr int kBlock = 16 * ROW_WARPS;
 constexpr int kWarps = ROW_WARPS * SPLIT_WARPS;
@@ -67,9 +69,12 @@ constexpr int kGroupThreads = 32 * ROW_WARPS;
 constexpr int kShare = STEP / SPLIT_WARPS;                            // streamed rows per step of one group
 constexpr int kTiles = kShare / 8;                                    // 8-wide score tiles of a warp
 constexpr int kGroups = kChunk / 16;                                  // 16-wide result tiles of a warp
+constexpr int kMergeBytes = (SPLIT_WARPS - 1) * ROW_WARPS * 16 * kChunk * kSize;  // sums of the other groups of a block
+__host__ __device__ constexpr int larger_of(int a, int b) { return a > b ? a : b; }
 // TF32 accumulators truncate where float64 ones round: for float32 chains are kept short, and shifts are subtracted in
 // float32 after the product instead of starting the accumulators.
 constexpr bool kRounds = kSize == 8;
+static_assert(!SIMT || (kSize == 4 && !STORAGE && !ATOMIC_GQ), "plain float32, GQ by the row pass");
 static_assert(!(STORE_SCORES && SPREAD_COPIES), "copies are spread over the product that stored scores save");
 static_assert(!(STORE_SCORES && kChunks > 1), "one block a row of scores");
 static_assert(!STORAGE || (kSize == 4 && !ATOMIC_GQ), "16-bit tensors: float32 sums, GQ by the row pass");

@@ -1,8 +1,9 @@
 // Backward over rows: a block owns kBlock queries, streams the keys, and sums GQ.
 #pragma once
-#include "forward.cuh"
+#include "tiled_forward.cuh"
 
 constexpr int kRowTable = 2 * kBlock * kPitch + SPLIT_WARPS * kRing;
+constexpr int kRowShared = larger_of(kRowTable + kTableBytes, kMergeBytes);
 
 __device__ __forceinline__ void row_pass(const Args& a, i64 item, char* shared) {
   const RowTask task(a, item);
@@ -10,14 +11,14 @@ __device__ __forceinline__ void row_pass(const Args& a, i64 item, char* shared) 
   const int warp = threadIdx.x / 32, row_warp = warp % ROW_WARPS, split = warp / ROW_WARPS;
   const unsigned queries = shared_address(shared), grads = queries + kBlock * kPitch;
   const unsigned ring = grads + kBlock * kPitch + split * kRing;
-  const Data* k = head_of(a.k, task.batch, task.kv_head);
-  const Data* v = head_of(a.v, task.batch, task.kv_head);
-  const Real c = Real(a.scale * kLog2e);
+  const Data* k = head_of(a.k_data, a.k, task.batch, task.kv_head);
+  const Data* v = head_of(a.v_data, a.v, task.batch, task.kv_head);
+  const Real c = exponent_factor(a.scale, Real());
   const int steps = static_cast<int>((task.keys + STEP - 1) / STEP);
   const i64 row = task.first + row_warp * 16 + lane.g;
 
-  BlockCopy(queries, head_of(a.q, task.batch, task.head), a.q.n, a.q.d, task.first, a.nq).all();
-  BlockCopy(grads, head_of(a.grad_out, task.batch, task.head), a.grad_out.n, a.grad_out.d, task.first, a.nq).all();
+  BlockCopy(queries, head_of(a.q_data, a.q, task.batch, task.head), a.q.n, a.q.d, task.first, a.nq).all();
+  BlockCopy(grads, head_of(a.grad_out_data, a.grad_out, task.batch, task.head), a.grad_out.n, a.grad_out.d, task.first, a.nq).all();
   const auto keys_of = [&](int step) {
     return ShareCopy(ring + slot_of(step) * 2 * kShare * kPitch, k, a.k.n, a.k.d, step * STEP + split * kShare, task.keys);
   };
@@ -39,6 +40,7 @@ __device__ __forceinline__ void row_pass(const Args& a, i64 item, char* shared) 
   }
   wait_copies();
   __syncthreads();
+  negate_owned(queries, a.scale);
 
   Real gq[2 * kGroups][4] = {}, p[kTiles][4];
   if (STORE_SCORES && steps) load_scores(a, p, task.vector, row, split * kShare, lane);
@@ -62,8 +64,8 @@ __device__ __forceinline__ void row_pass(const Args& a, i64 item, char* shared) 
       for (int e = 0; e < 4; ++e) s[j][e] = delta[e >> 1];
     }
     const unsigned query_rows = queries + row_warp * 16 * kPitch + lane.along, grad_rows = query_rows + kBlock * kPitch;
-    if constexpr (!STORE_SCORES) clear(p), scores(p, [&](int i) { return left_along(query_rows, i * 8 * kStored); }, tile + lane.along);
-    scores(s, [&](int i) { return left_along(grad_rows, i * 8 * kStored); }, tile + kShare * kPitch + lane.along);
+    if constexpr (!STORE_SCORES) clear(p), scores(p, [&](int i) { return left_along(query_rows, i * 8 * kStored); }, tile + lane.right);
+    scores(s, [&](int i) { return left_along(grad_rows, i * 8 * kStored); }, tile + kShare * kPitch + lane.right);
     const int key = step * STEP + split * kShare;
     const bool masked = key + kShare > task.keys || (CAUSAL && key + kShare > task.first + a.nk - a.nq + 1);
     weigh(p, c, table, [&](int, int e) { return bias[e >> 1]; });
@@ -79,13 +81,13 @@ __device__ __forceinline__ void row_pass(const Args& a, i64 item, char* shared) 
       }
     }
     if (STORE_SCORES && step + 1 < steps) load_scores(a, p, task.vector, row, key + STEP, lane);
-    accumulate(gq, s, tile + 2 * lane.t * kPitch + task.chunk * kChunk * kStored + lane.across);
+    accumulate(gq, s, tile + task.chunk * kChunk * kStored + lane.across);
   }
   wait_copies();
   __syncthreads();
   add_splits(gq, reinterpret_cast<Real*>(shared), row_warp, split);
   if (split == 0) {
-    Data* head = const_cast<Data*>(head_of(a.gq, task.batch, task.head));
+    Data* head = head_of(a.gq_data, a.gq, task.batch, task.head);
     store_rows(a.gq, head, task.first + row_warp * 16, a.nq, task.chunk, lane, gq, Real(a.scale), Real(a.scale));
   }
 }
