@@ -75,6 +75,10 @@ class Bench(Protocol):
         """Why nothing more can run in this process, or None."""
         ...
 
+    def explain(self, error: BaseException) -> str | None:
+        """A sentence for an error that only this kind of device raises."""
+        ...
+
     def compile_clock(self) -> AbstractContextManager[Callable[[], float]]:
         """Seconds spent compiling so far, inside the context."""
         ...
@@ -143,6 +147,10 @@ class CpuBench:
 
     def broken(self) -> str | None:
         """None: what breaks a process on a CPU ends it."""
+        return None
+
+    def explain(self, error: BaseException) -> str | None:
+        """None: there are no such errors."""
         return None
 
     def compile_clock(self) -> AbstractContextManager[Callable[[], float]]:

@@ -37,20 +37,28 @@ def _digest(facts: Iterable[str]) -> str:
     return hashlib.sha256("\0".join(sorted(facts)).encode()).hexdigest()[:16]
 
 
-def toolchain() -> dict[str, str]:
-    """Versions of the libraries as loaded; loads NumPy and numba, which takes a moment.
+def toolchain(kind: str = "cpu") -> dict[str, str]:
+    """Versions of the libraries as loaded, by kind of device.
 
-    Keys: autotune, python, numpy, numba, llvmlite, blas (name, version, architecture it chose),
-    numba_threads (the threading layer).
+    Keys: autotune, python, numpy; for a CPU also numba, llvmlite, blas (name, version,
+    architecture it chose) and numba_threads (the threading layer), which loads numba and takes a
+    moment; for a GPU cupy, nvrtc, cuda (the runtime) and driver.
     """
-    import llvmlite
-    import numba
     import numpy as np
 
-    return {
+    common = {
         "autotune": autotune.__version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
+    }
+    if kind == "cuda":
+        from autotune.cuda.versions import cuda_versions
+
+        return common | cuda_versions()
+    import llvmlite
+    import numba
+
+    return common | {
         "numba": numba.__version__,
         "llvmlite": llvmlite.__version__,
         "blas": _blas(),

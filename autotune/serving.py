@@ -181,7 +181,11 @@ class Server:
             wish.constraints,
         )
         return resolve(
-            self._snapshot, request, admits=admits, fingerprints=current, toolchain=toolchain()
+            self._snapshot,
+            request,
+            admits=admits,
+            fingerprints=current,
+            toolchain=toolchain(device.kind),
         )
 
     def _tune(self, problem: Problem, device: Any, wish: Wish) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 
 from common import write
 
+from autotune.bench import CpuBench
 from autotune.campaign import Campaign, Settings, parse_budget
 from autotune.campaign.campaign import local_worker
 from autotune.campaign.session import Measurer
@@ -81,7 +82,7 @@ def phases(jobs: list[Job]) -> dict[str, float]:
         spent[str(now[0])] += moment - float(now[1])
         now[:] = [phase, moment]
 
-    session = Session(local_cpu(), say)
+    session = Session(CpuBench(local_cpu()), say)
     for job in jobs:
         say("starting")
         measure(session, job)

@@ -142,7 +142,14 @@ class Campaign:
         }
         campaign = store.start_campaign(device.identity, described)
         return Session(
-            device, worker, store, campaign, settings, self._clock, self._emit, toolchain()
+            device,
+            worker,
+            store,
+            campaign,
+            settings,
+            self._clock,
+            self._emit,
+            toolchain(device.kind),
         )
 
     def _measure_all(self, session: Session) -> CampaignResult:

@@ -173,17 +173,15 @@ def _what_to_run(query: Query) -> list[Any]:
 
 def whys(found: Found) -> Answer:
     """What each entry depends on and what has changed."""
-    from autotune.fingerprint import toolchain
     from autotune.report.policies import entry_document
     from autotune.report.trust import field_rows, why_blocks
 
     if not found.entries:
         return Answer(["nothing is cached for this."], [])
-    loaded = toolchain()
     documents = [
-        entry_document(entry) | {"depends_on": field_rows(entry, loaded)} for entry in found.entries
+        entry_document(entry) | {"depends_on": field_rows(entry)} for entry in found.entries
     ]
-    return Answer(why_blocks(found.entries, loaded), documents)
+    return Answer(why_blocks(found.entries), documents)
 
 
 def failures(found: Found) -> Answer:

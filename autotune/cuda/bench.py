@@ -80,6 +80,13 @@ class CudaBench:
             return next(iter(str(error).splitlines()), type(error).__name__)
         return None
 
+    def explain(self, error: BaseException) -> str | None:
+        """Memory that ran out, however it was asked for."""
+        text = next(iter(str(error).splitlines()), "")
+        if isinstance(error, MemoryError) or "OUT_OF_MEMORY" in text:
+            return f"ran out of device memory ({text})" if text else "ran out of device memory"
+        return None
+
     def compile_clock(self) -> AbstractContextManager[Callable[[], float]]:
         """Seconds NVRTC has spent."""
         from autotune.cuda.nvrtc import compile_clock
@@ -105,4 +112,4 @@ class CudaBench:
         """Versions of driver, CUDA, NVRTC and CuPy."""
         from autotune.fingerprint import toolchain
 
-        return toolchain()
+        return toolchain("cuda")

@@ -12,7 +12,7 @@ EXCESS = 2.5
 """Bytes written over bytes of L2: the cache is split in two halves that may hold the same lines."""
 
 UNKNOWN_CACHE_BYTES = 128 << 20
-LONGEST_SECONDS = 0.02
+MOST_SWEEPS = 64
 
 
 class CacheEvictor:
@@ -28,7 +28,7 @@ class CacheEvictor:
         self.nbytes = math.ceil(EXCESS * (cache_bytes or UNKNOWN_CACHE_BYTES) / 4096) * 4096
         self._buffer = self._cupy.zeros(self.nbytes // 8, np.uint64)
         self._count = 0
-        self.evict()
+        self.evict()  # compiles CuPy's kernel
         self.seconds = min(self._timed(self.evict) for _ in range(5))
         half = self._buffer.size // 2
         first, second = self._buffer[:half], self._buffer[half : 2 * half]
@@ -36,13 +36,16 @@ class CacheEvictor:
         self.rate = 2.0 * first.nbytes / copied
 
     def evict(self, seconds: float = 0.0) -> None:
-        """Write the buffer once, or as often as takes so many seconds (at most a hundredth)."""
-        sweeps = 1
-        if seconds:
-            sweeps = max(1, math.ceil(min(seconds, LONGEST_SECONDS) / self.seconds))
-        for _ in range(sweeps):
+        """Write the buffer once, or as often as takes so many seconds, within reason."""
+        for _ in range(self.sweeps(seconds)):
             self._count += 1
             self._buffer.fill(self._count)
+
+    def sweeps(self, seconds: float) -> int:
+        """How often the buffer is written to keep the device busy for so many seconds."""
+        if not seconds:
+            return 1
+        return min(max(1, math.ceil(seconds / self.seconds)), MOST_SWEEPS)
 
     def _timed(self, work: Any) -> float:
         cuda = self._cupy.cuda

@@ -140,16 +140,20 @@ def grades(policies: Sequence[Policy]) -> dict[int, Grade]:
         return {}  # looking at the toolchain loads numba
     from autotune.fingerprint import toolchain
 
-    loaded = toolchain()
     return {
         id(policy): grade(
             policy,
             policy.winner,
             fingerprints=partial(current_fingerprint, policy.problem.operation),
-            toolchain=loaded,
+            toolchain=toolchain(device_kind(policy.device)),
         )
         for policy in policies
     }
+
+
+def device_kind(identity: str) -> str:
+    """`cpu` or `cuda`, from a device's identity."""
+    return identity.partition("-")[0]
 
 
 def current_fingerprint(operation: str, variant: str) -> str | None:

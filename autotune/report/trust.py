@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from autotune.report.blocks import Block, Heading, Table
-from autotune.report.entries import Entry, current_fingerprint
+from autotune.report.entries import Entry, current_fingerprint, device_kind
 from autotune.report.policies import shape_text
 
 _RULES = (
@@ -16,18 +16,21 @@ _RULES = (
 )
 
 
-def field_rows(entry: Entry, toolchain: Mapping[str, str]) -> list[dict[str, Any]]:
+def field_rows(entry: Entry) -> list[dict[str, Any]]:
     """Every field the entry depends on: as measured, as it is now, and what a change does."""
+    from autotune.fingerprint import toolchain
+
     policy = entry.policy
     if policy is None:
         return []
+    loaded = toolchain(device_kind(policy.device))
     rows = []
     for choice in policy.choices:
         now = current_fingerprint(entry.key.operation, choice.variant)
         name = f"source of {choice.variant}"
         rows.append(_row(name, choice.fingerprint[:12], now[:12] if now else None, "stale"))
     for name, then in policy.toolchain.items():
-        rows.append(_row(name, then, toolchain.get(name), "revalidate"))
+        rows.append(_row(name, then, loaded.get(name), "revalidate"))
     unique = {row["field"]: row for row in reversed(rows)}
     return list(reversed(unique.values()))
 
@@ -42,7 +45,7 @@ def _row(field: str, then: str, now: str | None, effect: str) -> dict[str, Any]:
     }
 
 
-def why_blocks(entries: Sequence[Entry], toolchain: Mapping[str, str]) -> list[Block]:
+def why_blocks(entries: Sequence[Entry]) -> list[Block]:
     """One table for each entry, changed fields first, and the rules."""
     blocks: list[Block] = []
     for entry in entries:
@@ -51,7 +54,7 @@ def why_blocks(entries: Sequence[Entry], toolchain: Mapping[str, str]) -> list[B
         if entry.state == "foreign":
             blocks += [f"  measured on {entry.device}; only that machine can tell.", ""]
             continue
-        rows = sorted(field_rows(entry, toolchain), key=lambda row: not row["changed"])
+        rows = sorted(field_rows(entry), key=lambda row: not row["changed"])
         cells = tuple(
             (
                 row["field"],

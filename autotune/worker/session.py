@@ -125,6 +125,7 @@ class Session:
         An error that the device does not recover from spends this process: `spent` tells.
         """
         status, reason = failure(error)
+        reason = self.bench.explain(error) or reason
         why = self.bench.broken()
         if why is not None:
             self.spent = True

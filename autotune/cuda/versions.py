@@ -1,0 +1,61 @@
+"""Versions of what CUDA kernels are built and run with."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import AutotuneError
+
+_PROC = Path("/proc/driver/nvidia/version")
+_RELEASE = re.compile(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
+
+
+@cache
+def cuda_versions() -> dict[str, str]:
+    """Keys: cupy, nvrtc, cuda (the runtime), driver; empty where something is not installed."""
+    return {"cupy": _cupy(), "nvrtc": _nvrtc(), "cuda": _runtime(), "driver": _driver()}
+
+
+def _cupy() -> str:
+    try:
+        return str(import_module("cupy").__version__)
+    except ImportError:
+        return ""
+
+
+def _nvrtc() -> str:
+    from autotune.cuda import nvrtc
+
+    try:
+        return nvrtc.version()
+    except AutotuneError:
+        return ""
+
+
+def _runtime() -> str:
+    try:
+        number = int(import_module("cupy").cuda.runtime.runtimeGetVersion())
+    except Exception:
+        return ""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _driver() -> str:
+    """The driver's release, such as 580.65.06; from its file, or from NVML."""
+    try:
+        found = _RELEASE.search(_PROC.read_text(encoding="utf-8"))
+        if found:
+            return found[1]
+    except OSError:
+        pass
+    try:
+        nvml: Any = import_module("pynvml")
+        nvml.nvmlInit()
+        release = nvml.nvmlSystemGetDriverVersion()
+        return release.decode() if isinstance(release, bytes) else str(release)
+    except Exception:
+        return ""
