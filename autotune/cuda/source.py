@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autotune.cuda.ahead import target
+
 if TYPE_CHECKING:
     from autotune.cuda.launch import CudaFunction
 
@@ -96,10 +98,17 @@ class CudaSource:
         macros: Mapping[str, Macro] | None = None,
         options: tuple[str, ...] = (),
     ) -> CudaFunction:
-        """The `extern "C"` kernel `entry`, built with these macros at its first use."""
+        """The `extern "C"` kernel `entry`, built with these macros at its first use.
+
+        Within `compiling_for`, its code is put on disk at once.
+        """
         from autotune.cuda.launch import CudaFunction
 
-        return CudaFunction(self, entry, tuple(sorted((macros or {}).items())), options)
+        function = CudaFunction(self, entry, tuple(sorted((macros or {}).items())), options)
+        arch = target()
+        if arch is not None:
+            function.compile(arch)
+        return function
 
 
 def _spelled(value: Macro) -> str:
