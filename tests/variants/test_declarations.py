@@ -19,13 +19,18 @@ CONFIG = Config(block_q=64, block_k=128, threads=2, placement="free")
 
 
 def built_in() -> list[Any]:
-    """Every variant of the built-in operations."""
+    """Every CPU variant of the built-in operations."""
     return [
         pytest.param(variant, id=f"{operation.name}-{variant.name}")
         for operation in registry.operations()
         for variant in registry.variants(operation)
-        if variant.build.__module__.startswith("autotune_variants.")
+        if variant.device == "cpu" and variant.build.__module__.startswith("autotune_variants.")
     ]
+
+
+def cpu_variants(operation: str) -> list[Variant]:
+    """The variants of an operation that run on a CPU."""
+    return [variant for variant in registry.variants(operation) if variant.device == "cpu"]
 
 
 def train(n: int) -> Problem:
@@ -116,14 +121,14 @@ def test_accumulated_gradients_take_a_copy_for_each_thread() -> None:
 
 
 def test_no_built_in_variant_needs_atomics() -> None:
-    for declared in registry.variants("attention_train"):
+    for declared in cpu_variants("attention_train"):
         config = default_config(declared, train(256), local_cpu())
         assert config is not None
         assert predict(declared, train(256), config).atomics == 0
 
 
 def test_predicted_launches_follow_the_passes() -> None:
-    counts = {v.name: len(v.passes) for v in registry.variants("attention_train")}
+    counts = {v.name: len(v.passes) for v in cpu_variants("attention_train")}
     assert counts["four_pass"] == 5  # the study's four, and the sum of the threads' parts
     assert counts["five_pass"] == 5
     assert counts["fused"] == 3

@@ -8,9 +8,11 @@ from autotune_variants.attention import (
     variants_forward,
     variants_train,
 )
+from autotune_variants.attention.cuda import arrangements_variants
 from autotune_variants.decode import variants as variants_decode
 
 __all__ = [
+    "arrangements_variants",
     "plain",
     "proposals",
     "tiled",

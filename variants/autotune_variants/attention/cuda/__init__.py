@@ -1,0 +1,1 @@
+"""CUDA kernels of attention and their variants."""
