@@ -30,6 +30,31 @@ class Device(Protocol):
         ...
 
     @property
+    def address(self) -> str:
+        """What tells one of several alike on this machine: `cpu`, `cuda:1`; find_device knows it."""
+        ...
+
+    @property
+    def lock_name(self) -> str:
+        """Shared by all that must not be measured at the same time."""
+        ...
+
+    @property
+    def unusable(self) -> str | None:
+        """Why nothing can run on it, and the remedy; None when something can."""
+        ...
+
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """What constraints may ask, by the names in MACHINE_LIMITS; empty for a CPU."""
+        ...
+
+    @property
+    def last_level_cache_bytes(self) -> int:
+        """Bytes that a cold measurement has to evict; 0 when unknown."""
+        ...
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """What there is to say about it, as plain values in the order to show them."""
         ...

@@ -51,6 +51,26 @@ class CpuDevice:
         )
 
     @property
+    def address(self) -> str:
+        """There is one."""
+        return self.kind
+
+    @property
+    def lock_name(self) -> str:
+        """The identity: CPU sets are not told apart."""
+        return self.identity
+
+    @property
+    def unusable(self) -> None:
+        """This process runs on it."""
+        return
+
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """None: what a CPU cannot launch does not exist."""
+        return {}
+
+    @property
     def max_threads(self) -> int:
         """The most threads within affinity mask and quota."""
         return self.topology.max_threads

@@ -13,26 +13,52 @@ from autotune.model.tunable import Machine
 from autotune.model.variant import Variant
 
 
-def why_not(variant: Variant, problem: Problem, device_kind: str = "cpu") -> str | None:
-    """Why no config of the variant can serve the problem on such a device, or None."""
+def why_not(
+    variant: Variant,
+    problem: Problem,
+    device_kind: str = "cpu",
+    limits: Mapping[str, int] | None = None,
+) -> str | None:
+    """Why no config of the variant can serve the problem on such a device, or None.
+
+    Constraints that ask for limits are left out where `limits` are not given.
+    """
     if variant.device != device_kind:
         return f"runs on {variant.device}, not on {device_kind}"
     if problem.dtype not in (variant.dtypes or problem.operation.dtypes):
         return f"does not support {problem.dtype}"
-    names = values(problem, {})
+    names = values(problem, {}) | dict(limits or {})
     for text in variant.constraints:
         if expression(text).names <= names.keys() - {"threads"} and not evaluate(text, names):
-            return f"needs {text}"
+            return _needs(text, limits)
     return variant.unavailable()
 
 
-def violated(variant: Variant, problem: Problem, config: Mapping[str, Any]) -> str | None:
-    """The first constraint that a config breaks for the problem, or None."""
-    names = values(problem, config)
+def unmet(variant: Variant, limits: Mapping[str, int]) -> str | None:
+    """The first constraint on the device alone that these limits break, or None."""
+    for text in variant.constraints:
+        names = expression(text).names
+        if names and names <= limits.keys() and not evaluate(text, limits):
+            return _needs(text, limits)
+    return None
+
+
+def violated(
+    variant: Variant, problem: Problem, config: Mapping[str, Any], machine: Machine
+) -> str | None:
+    """The first constraint that a config breaks for the problem on the machine, or None."""
+    names = {**values(problem, config), **machine.limits}
     for text in variant.constraints:
         if not evaluate(text, names):
-            return f"needs {text}"
+            return _needs(text, machine.limits)
     return None
+
+
+def _needs(text: str, limits: Mapping[str, int] | None) -> str:
+    """The constraint, and what the device has of the limits in it."""
+    asked = sorted(expression(text).names & (limits or {}).keys())
+    here = ", ".join(f"{name}={(limits or {})[name]}" for name in asked)
+    return f"needs {text} (here {here})" if here else f"needs {text}"
 
 
 def inadmissible(
@@ -44,13 +70,13 @@ def inadmissible(
     for tunable in variant.tunables:
         if config[tunable.name] not in tunable.values(machine):
             return f"{tunable.name}={config[tunable.name]} is not available here"
-    return violated(variant, problem, config)
+    return violated(variant, problem, config, machine)
 
 
 def default_config(variant: Variant, problem: Problem, machine: Machine) -> Config | None:
     """The variant's default config, or the admissible one that differs from it least; or None."""
     start = {tunable.name: tunable.start(machine) for tunable in variant.tunables}
-    if violated(variant, problem, start) is None:
+    if violated(variant, problem, start, machine) is None:
         return Config(start)
     admitted = configs(variant, problem, machine)
     return min(
@@ -71,7 +97,7 @@ def _distance(
 
 def configs(variant: Variant, problem: Problem, machine: Machine) -> Iterator[Config]:
     """Every admissible config, depth first, cutting a branch as soon as a constraint fails."""
-    names = values(problem, {})
+    names = {**values(problem, {}), **machine.limits}
     if "threads" in variant.tunable_names:
         del names["threads"]
     options = [(t.name, t.values(machine)) for t in variant.tunables]

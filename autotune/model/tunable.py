@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,7 +11,12 @@ from autotune.model.problem import Value
 
 
 class Machine(Protocol):
-    """What a tunable may ask of a device."""
+    """What tunables and constraints may ask of a device."""
+
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """Values of the names in MACHINE_LIMITS for this kind of device; none for a CPU."""
+        ...
 
     def thread_counts(self) -> tuple[int, ...]:
         """Thread counts worth trying, ascending."""

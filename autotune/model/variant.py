@@ -16,6 +16,22 @@ Size = str | int
 Run = Callable[..., Any]
 Axes = Mapping[str, Size] | Sequence[str]
 
+MACHINE_LIMITS: Mapping[str, tuple[str, ...]] = {
+    "cuda": (
+        "compute",
+        "sms",
+        "shared_per_block",
+        "shared_per_sm",
+        "registers_per_sm",
+        "max_threads_per_block",
+        "max_threads_per_sm",
+        "warp",
+        "device_memory",
+        "l2_bytes",
+    )
+}
+"""By kind of device: what constraints may ask of it. Bytes, counts, and `compute` (90 for 9.0)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pass:
@@ -77,7 +93,8 @@ class Variant:
 
     `build(problem, config)` returns `run(*inputs, *fresh outputs, *intermediates, *scalars)`,
     which fills the outputs. With `returns=True` run takes inputs and scalars only and returns the
-    outputs. `constraints` are expressions over dims, flags, itemsize and tunables.
+    outputs. `constraints` are expressions over dims, flags, itemsize, tunables and the limits of
+    the kind of device (MACHINE_LIMITS).
     """
 
     name: str
@@ -103,12 +120,16 @@ class Variant:
         arrays = {t.name for t in (*operation.inputs, *operation.outputs)}
         arrays |= {array.name for array in self.intermediates}
         where = f"variant {operation.name}/{self.name}"
-        if len(set(names)) != len(names) or set(names) & {*operation.dims, *operation.flags}:
+        limits = MACHINE_LIMITS.get(self.device, ())
+        taken = {*operation.dims, *operation.flags, *limits}
+        if len(set(names)) != len(names) or set(names) & taken:
             raise DeclarationError(f"{where}: two things share a name among {names}.")
         sizes = [size for each in self.passes for size in each.expressions]
         sizes += [size for array in self.intermediates for size in array.dims]
-        for text in (*sizes, *self.constraints):
-            missing = expression(text).names - known
+        wanted = [(size, known) for size in sizes]
+        wanted += [(text, known | set(limits)) for text in self.constraints]
+        for text, allowed in wanted:
+            missing = expression(text).names - allowed
             if missing:
                 raise DeclarationError(f"{where}: {text!r} uses the unknown name {min(missing)}.")
         for each in self.passes:

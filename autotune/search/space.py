@@ -148,7 +148,7 @@ def build_space(
     admitted: list[tuple[float, VariantSpace]] = []
     skipped: dict[str, str] = {}
     for variant in variants:
-        reason = admissible.why_not(variant, problem, device_kind)
+        reason = admissible.why_not(variant, problem, device_kind, machine.limits)
         home = None if reason else _variant_space(variant, problem, machine, limit)
         if home is None:
             skipped[variant.name] = reason or "no config satisfies its constraints"
@@ -206,7 +206,7 @@ def _drawn(
     found: dict[Config, None] = {}
     for _ in range(5 * len(fallback)):
         config = Config({name: draw.choice(values) for name, values in options.items()})
-        if admissible.violated(variant, problem, config) is None:
+        if admissible.violated(variant, problem, config, machine) is None:
             found[config] = None
         if len(found) == len(fallback):
             break

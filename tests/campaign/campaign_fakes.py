@@ -25,6 +25,10 @@ class FakeDevice:
     family: str = "cpu-fake"
     label: str = "A fake CPU"
     facts: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+    address: str = "cpu"
+    lock_name: str = "cpu-fake-1"
+    unusable: str | None = None
 
     def thread_counts(self) -> tuple[int, ...]:
         return (1, 2, 4)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 import pytest
 
 from autotune.errors import DeclarationError
@@ -20,12 +23,15 @@ from autotune.model import (
     predict,
 )
 from autotune.model.operation import parse_tensors
-from autotune.model.space import configs, default_config, inadmissible, size, why_not
+from autotune.model.space import configs, default_config, inadmissible, size, unmet, why_not
 from autotune.model.traits import intermediate_shapes
 
 
+@dataclass(frozen=True)
 class FourCores:
-    """A machine with four cores."""
+    """A machine with four cores; `limits` make it a GPU."""
+
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def thread_counts(self) -> tuple[int, ...]:
         return (1, 2, 4)
@@ -209,3 +215,53 @@ def test_an_accumulator_is_wide_only_for_narrow_problems() -> None:
             "v", narrow, print, intermediates=(Intermediate("part", ("N",), "accumulator"),)
         )
         assert intermediate_shapes(variant, problem, {}) == (((10,), kept),)
+
+
+HOPPER = FourCores({"compute": 90, "sms": 132, "shared_per_block": 232_448})
+AMPERE = FourCores({"compute": 80, "sms": 108, "shared_per_block": 166_912})
+
+
+def staged() -> Variant:
+    """A kernel for Hopper whose stages have to fit into shared memory."""
+    return declare(
+        device="cuda",
+        tunables=(Range("stages", 1, 8, default=6),),
+        constraints=("compute >= 90", "stages * 65536 * itemsize // 4 <= shared_per_block"),
+    )
+
+
+def test_constraints_may_ask_for_the_limits_of_the_device() -> None:
+    problem = Problem.of(attention(), (1, 32, 8))
+    assert [config["stages"] for config in configs(staged(), problem, HOPPER)] == [1, 2, 3]
+    assert default_config(staged(), problem, HOPPER) == {"stages": 3}
+    assert list(configs(staged(), problem, AMPERE)) == []
+    assert size(staged(), Problem.of(attention(), (1, 32, 8), "float64"), HOPPER) == 1
+    broken = inadmissible(staged(), problem, {"stages": 4}, HOPPER)
+    assert broken is not None
+    assert "(here shared_per_block=232448)" in broken
+
+
+def test_why_not_says_what_the_device_has() -> None:
+    problem = Problem.of(attention(), (1, 32, 8))
+    assert why_not(staged(), problem, "cuda", HOPPER.limits) is None
+    told = "needs compute >= 90 (here compute=80)"
+    assert why_not(staged(), problem, "cuda", AMPERE.limits) == told
+    assert unmet(staged(), AMPERE.limits) == told
+    assert unmet(staged(), HOPPER.limits) is None
+    assert unmet(tiled(), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"constraints": ("compute >= 90",)}, "unknown name compute"),
+        ({"device": "cuda", "constraints": ("computes >= 90",)}, "unknown name computes"),
+        ({"device": "cuda", "passes": (Pass("p", flops="sms"),)}, "unknown name sms"),
+        ({"device": "cuda", "tunables": (Choice("warp", (1, 2)),)}, "share a name"),
+    ],
+)
+def test_limits_belong_to_constraints_of_their_kind(
+    fields: dict[str, object], message: str
+) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        declare(**fields)

@@ -22,6 +22,7 @@ class FakeGpu:
     family: str = "cuda-fake"
     label: str = "A fake GPU"
     facts: dict[str, Any] = field(default_factory=dict)
+    limits: dict[str, int] = field(default_factory=dict)
 
     def thread_counts(self) -> tuple[int, ...]:
         return (1,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ from autotune.search import build_space
 @dataclass(frozen=True)
 class Machine:
     """Four threads; the placement `half` has room for two."""
+
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def thread_counts(self) -> tuple[int, ...]:
         return (1, 2, 4)
@@ -107,6 +109,20 @@ def test_a_placement_without_room_for_the_threads_is_left_out() -> None:
     (home,) = build_space(PROBLEM, [pinned], Machine()).variants
     found = {tuple(home.candidate(row).config.values()) for row in range(len(home))}
     assert found == {(1, "free"), (2, "free"), (4, "free"), (1, "half"), (2, "half")}
+
+
+def test_limits_of_the_device_bound_the_space_listed_or_drawn() -> None:
+    gpu = Machine({"sms": 8, "compute": 80})
+    tiles = tuple(Range(name, 1, 10, default=9) for name in "abc")
+    product = declared("product", device="cuda", tunables=tiles, constraints=("a * b * c <= sms",))
+    newer = declared("newer", device="cuda", constraints=("compute >= 90",))
+    for limit in (1000, 10):
+        space = build_space(PROBLEM, [product, newer], gpu, device_kind="cuda", limit=limit)
+        assert space.skipped == {"newer": "needs compute >= 90 (here compute=80)"}
+        (home,) = space.variants
+        found = [home.candidate(row).config for row in range(len(home))]
+        assert all(config["a"] * config["b"] * config["c"] <= 8 for config in found)
+        assert len(home) == (38 if limit == 1000 else 10)
 
 
 def test_a_space_too_large_to_list_is_drawn_evenly_and_keeps_the_default() -> None:
