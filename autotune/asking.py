@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.device import Device, find_device
 from autotune.errors import ShapeError, UnknownNameError, UserError
+from autotune.libraries import common_library, library_of, place_name
 from autotune.model.operation import Operation
 from autotune.model.problem import Problem
 from autotune_policies import Constraints
@@ -17,6 +19,8 @@ OPTIONS = (
 )
 """Options of dispatch that are not the operation's own flags and scalars."""
 
+
+MODES = ("cold", "hot", "graph")
 
 NO_CONSTRAINTS = Constraints()
 
@@ -34,8 +38,8 @@ class Wish:
     def of(cls, options: Mapping[str, Any]) -> Wish:
         """The wish among the options of dispatch."""
         mode = options.get("mode", "cold")
-        if mode not in ("cold", "hot"):
-            raise UnknownNameError("mode", str(mode), ("cold", "hot"))
+        if mode not in MODES:
+            raise UnknownNameError("mode", str(mode), MODES)
         for name in ("max_workspace", "max_error"):
             limit = options.get(name)
             if limit is not None and (
@@ -77,22 +81,33 @@ def problem_from_arrays(
     """The problem that example arrays pose: sizes, dtype and layout are theirs."""
     if options.get("dims") is not None:
         raise ShapeError(f"dispatch({operation.name}, ...) takes arrays or dims={{...}}, not both.")
+    what = f"dispatch({operation.name}, ...)"
     for array in arrays:
         if not hasattr(array, "shape") or not hasattr(array, "dtype"):
             kind = type(array).__name__
-            raise ShapeError(
-                f"dispatch({operation.name}, ...) takes arrays, got a {kind} among them."
-            )
+            raise ShapeError(f"{what} takes arrays, got a {kind} among them.")
+    library, _ = common_library(arrays, what)
     sizes = operation.sizes_from_arrays([array.shape for array in arrays])
     pairs = zip(arrays, operation.inputs, strict=True)
     dtypes = {array.dtype for array, tensor in pairs if tensor.dtype is None}
     if len(dtypes) != 1:
         found = ", ".join(sorted(str(dtype) for dtype in dtypes))
         raise ShapeError(f"{operation.name} takes arrays of one dtype, got {found}.")
-    packed = all(array.flags.c_contiguous for array in arrays)
-    layout = "packed" if packed else "strided"
+    layout = "packed" if all(map(library.packed, arrays)) else "strided"
     flags = flags_of(operation, options)
     return Problem.of(operation, sizes, dtypes.pop(), layout=layout, **flags)
+
+
+def device_of_arrays(arrays: tuple[Any, ...], named: str | None) -> Device:
+    """The device that arrays are on; ShapeError when the caller names another."""
+    place = library_of(arrays[0]).place(arrays[0])
+    device = find_device(named or ("cpu" if place is None else f"cuda:{place}"))
+    if getattr(device, "index", None) != place:
+        raise ShapeError(
+            f"device={named!r} is {device.label}, but the arrays are on {place_name(place)}; "
+            f"leave device out, or move the arrays."
+        )
+    return device
 
 
 def flags_of(operation: Operation, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,6 +44,10 @@ class DeclarationError(UserError, ValueError):
     """An operation or variant whose declaration contradicts itself."""
 
 
+class CapturingError(UserError):
+    """What cannot be done while a CUDA graph is captured; raised before the capture is touched."""
+
+
 class ConstraintError(UserError):
     """No admissible candidate satisfies the constraints; lists what came closest."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -12,9 +13,11 @@ from autotune.device import CpuDevice
 from autotune.device.placement import place
 from autotune.device.threads import Scope, ThreadRecord, ThreadSettings, prepare
 from autotune.errors import DeclarationError
+from autotune.libraries import Form, Maker, library_of
 from autotune.model import Config, Operation, Problem, Variant
 from autotune.model.traits import intermediate_shapes
 from autotune.reach import reach, reach_of
+from autotune.workspace import layout
 
 Call = Callable[..., Any]
 
@@ -30,7 +33,10 @@ class Executable:
     were passed, new ones. Safe to call from several threads at once.
 
     `call` is the same without that tuple: it takes the outputs only if `takes_outputs`, and
-    returns what the kernel returns.
+    returns what the kernel returns. Its temporaries are its own on a CPU and come from the
+    caller's pool (CuPy's or torch's) on a GPU; `workspace=` has them in given bytes.
+
+    On a GPU, building compiles and loads the kernels that the builder made launchers of.
 
     Raises whatever the variant's builder raises, ValueError or OSError when this machine cannot
     give it the threads or the placement of its config.
@@ -43,7 +49,8 @@ class Executable:
         self.takes_outputs = not variant.returns
         found = reach_of(variant)
         keep_compiled(found)
-        run = variant.build(problem, self.config)
+        self._on_gpu = getattr(device, "kind", "cpu") == "cuda"
+        run = self._prepared(variant) if self._on_gpu else variant.build(problem, self.config)
         built = reach(run, after=found)
         keep_compiled(built)
         settings = thread_settings(
@@ -56,30 +63,48 @@ class Executable:
         self.call = self._bind(run)
         self._outputs = _output_getter(operation)
 
-    def __call__(self, *arguments: Any) -> tuple[Any, ...]:
+    def __call__(self, *arguments: Any, workspace: Any = None) -> tuple[Any, ...]:
+        call = self.call if workspace is None else partial(self._call_in, workspace)
         if self.takes_outputs:
-            self.call(*arguments)
+            call(*arguments)
             return self._outputs(arguments)
-        return self._call_returning(arguments)
+        return self._call_returning(call, arguments)
 
     def thread_record(self) -> ThreadRecord | None:
         """Where its threads run, by asking them; None when it has no say in that."""
         return self._scope.record() if self._scope is not None else None
 
     def _bind(self, run: Call) -> Call:
-        shapes = intermediate_shapes(self.variant, self.problem, self.config)
-        call = run
-        if shapes:
-            arrays = self._inputs + (self._fresh if self.takes_outputs else 0)
-            call = _with_intermediates(call, arrays, shapes)
-        return _within(self._scope, call) if self._scope is not None else call
+        forms = intermediate_shapes(self.variant, self.problem, self.config)
+        self._run = _within(self._scope, run) if self._scope is not None else run
+        self._arrays = self._inputs + (self._fresh if self.takes_outputs else 0)
+        if not forms:
+            return self._run
+        with_temporaries = _with_pooled if self._on_gpu else _with_intermediates
+        return with_temporaries(self._run, self._arrays, forms)
 
-    def _call_returning(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _prepared(self, variant: Variant) -> Call:
+        """Build, and have every kernel ready that the builder made a launcher of."""
+        from autotune.cuda.launch import collecting
+
+        with collecting() as launchers:
+            run = variant.build(self.problem, self.config)
+        for launcher in launchers:
+            launcher.prepare()
+        return run
+
+    def _call_in(self, workspace: Any, *arguments: Any) -> Any:
+        """Call with the temporaries in an array of bytes."""
+        places = layout(self.variant, self.problem, self.config)
+        temporaries = places.carve(library_of(workspace), workspace)
+        return self._run(*arguments[: self._arrays], *temporaries, *arguments[self._arrays :])
+
+    def _call_returning(self, call: Call, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Call a variant that returns its outputs; copy them into the arrays given, if any."""
         inputs = arguments[: self._inputs]
         behind = len(arguments) - self._scalars
         given = arguments[self._inputs : behind]
-        fresh = self.returned(self.call(*inputs, *arguments[behind:]))
+        fresh = self.returned(call(*inputs, *arguments[behind:]))
         for target, result in zip(given, fresh, strict=False):
             target[...] = result
         return self._outputs((*inputs, *(given or fresh)))
@@ -129,9 +154,31 @@ def _within(scope: Scope, call: Call) -> Call:
     return run_within
 
 
-def _with_intermediates(
-    call: Call, arrays: int, shapes: tuple[tuple[tuple[int, ...], str], ...]
-) -> Call:
+def _with_pooled(call: Call, arrays: int, forms: tuple[Form, ...]) -> Call:
+    """Pass temporary arrays from the pool of the library that the arguments are of.
+
+    Given back after the call, they are used again in the order of the stream. A CUDA graph that
+    is being captured writes to them at each replay: those are kept.
+    """
+    from autotune.cuda.streams import capturing
+
+    makers: dict[type, Maker] = {}
+    kept: list[list[Any]] = []
+
+    def run_with(*arguments: Any) -> Any:
+        kind = arguments[0].__class__
+        if kind not in makers:
+            library = library_of(arguments[0])
+            makers[kind] = library.maker(forms, library.place(arguments[0]))
+        temporaries = makers[kind]()
+        if capturing():
+            kept.append(temporaries)
+        return call(*arguments[:arrays], *temporaries, *arguments[arrays:])
+
+    return run_with
+
+
+def _with_intermediates(call: Call, arrays: int, shapes: tuple[Form, ...]) -> Call:
     """Pass temporary arrays after the first `arrays` arguments, from a pool of sets.
 
     Taking from and giving back to a list are atomic, so that two calls at once get two sets.

@@ -8,6 +8,7 @@ from typing import Any
 from autotune.errors import ConstraintError
 from autotune.estimate import estimate_seconds
 from autotune.explain import explain_default, explain_reference
+from autotune.libraries import library_of
 from autotune.model.operation import Operation
 from autotune.model.problem import Config, Problem
 from autotune.model.space import default_config
@@ -85,19 +86,17 @@ def reference_variant(operation: Operation) -> Variant:
 
 
 def _run_reference(problem: Problem) -> Run:
-    import numpy as np
-
     operation = problem.operation
     inputs = [tensor.name for tensor in operation.inputs]
     fresh = [tensor.name for tensor in operation.fresh_outputs]
 
     def run(*arguments: Any) -> None:
         named = dict(zip((*inputs, *fresh, *operation.scalars), arguments, strict=True))
-        wide = [np.array(named[name], dtype=np.float64) for name in inputs]
+        wide = [library_of(named[name]).widened(named[name]) for name in inputs]
         scalars = {name: named[name] for name in operation.scalars}
         results = operation.reference(*wide, **problem.flags, **scalars)
         results = results if isinstance(results, tuple) else (results,)
         for tensor, result in zip(operation.outputs, results, strict=True):
-            named[tensor.name][...] = result
+            library_of(named[tensor.name]).store(named[tensor.name], result)
 
     return run

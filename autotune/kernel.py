@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import ShapeError, UnknownNameError
+from autotune.binding import Binding, bind, bind_native, fits
+from autotune.errors import CapturingError, ShapeError, UnknownNameError
+from autotune.libraries import common_library, library_of
 from autotune.model.problem import Config, Problem
+from autotune.workspace import Layout, layout
 
 if TYPE_CHECKING:
     from autotune.execution import Executable
     from autotune.serving import Served
-
-_form = attrgetter("shape", "dtype")
 
 
 class Kernel:
@@ -24,12 +24,12 @@ class Kernel:
     """
 
     __slots__ = (
+        "_binding",
+        "_bindings",
         "_call",
-        "_empty",
         "_executable",
-        "_input_forms",
+        "_kept",
         "_only",
-        "_output_forms",
         "_returned",
         "_scalars",
         "_serve_next",
@@ -47,21 +47,15 @@ class Kernel:
         scalars: dict[str, float | None],
         serve_next: Callable[[str, BaseException], Served],
     ) -> None:
-        import numpy as np
-
-        from autotune.arrays import array_dtype
-
         operation = problem.operation
         self.problem, self.served, self.device = problem, served, device
         self._scalars = problem.scalars(scalars)
         self._serve_next = serve_next
         self._executable: Executable | None = None
         self._call: Callable[..., Any] | None = None
-        self._empty = np.empty
-        self._input_forms, self._output_forms = (
-            tuple((t.shape(problem.sizes), array_dtype(problem.element_type(t.dtype))) for t in tensors)
-            for tensors in (operation.inputs, operation.fresh_outputs)
-        )
+        self._binding = bind_native(problem, device)
+        self._bindings: dict[type, Binding] = {}
+        self._kept: list[Any] = []  # outputs made during a capture, which the graph writes to
         names = [tensor.name for tensor in operation.outputs]
         self._returned = [names.index(n) for n in names if n not in operation.residuals]
         self._only = self._returned[0] if len(self._returned) == 1 else None
@@ -86,77 +80,157 @@ class Kernel:
         """On what grounds it was chosen."""
         return self.served.origin
 
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes that `workspace=` of a call must have; 0 when it needs none."""
+        return self._layout().nbytes
+
+    def _layout(self) -> Layout:
+        return layout(self.served.candidate, self.problem, self.config)
+
     def explain(self) -> str:
         """Why this candidate serves this problem, in a few lines."""
         return self.served.explanation
 
     def __call__(
-        self, *inputs: Any, out: Any = None, residuals: bool = False, **scalars: float | None
+        self,
+        *inputs: Any,
+        out: Any = None,
+        residuals: bool = False,
+        workspace: Any = None,
+        **scalars: float | None,
     ) -> Any:
         """Run on the given arrays (any strides) and return the output, or a tuple of outputs.
 
-        `out` is an array, or a tuple with every output, to write into. Residuals such as `lse` are
-        returned only with `residuals=True`. Raises ShapeError (a ValueError) naming what does not
-        fit.
+        The arrays are NumPy's, CuPy's or torch's, outputs and temporaries are made by the same
+        library; on a GPU everything happens on that library's current stream. `out` is an array,
+        or a tuple with every output, to write into. Residuals such as `lse` are returned only
+        with `residuals=True`. `workspace` is an array of `workspace_bytes` bytes (uint8) for the
+        temporaries. Raises ShapeError (a ValueError) naming what does not fit, CapturingError for
+        a first call during CUDA graph capture.
         """
-        if tuple(map(_form, inputs)) != self._input_forms:
-            self._explain_inputs(inputs)
+        binding = self._binding
+        if not fits(binding, inputs):
+            if self._on_host_tensors(inputs):
+                from autotune.cuda.tensors import run_on_views
+
+                options = {"residuals": residuals, "workspace": workspace, **scalars}
+                return run_on_views(self, inputs, out, **options)
+            binding = self._bind(inputs)
         values = self.problem.scalars(self._named_scalars(scalars)) if scalars else self._scalars
-        call, results = self._call, None  # type: Any, Any
-        if call is not None and out is None:
-            empty = self._empty
-            results = [empty(shape, dtype) for shape, dtype in self._output_forms]
-        elif out is not None:
-            results = self._given_outputs(out)
-        try:
-            if call is not None:
-                call(*inputs, *results, *values)
-            else:
-                results = self._run(inputs, results, values)
-        except Exception as error:
-            results = self._run_next_best(error, inputs, results, values)
+        outputs = None if out is None else self._given_outputs(binding, out)
+        if workspace is not None:
+            self._layout().check(binding.library, workspace, self.operation)
+        context = None if binding.around is None else binding.around()
+        if context is None:
+            results = self._run(binding, inputs, outputs, values, workspace)
+        else:
+            with context:
+                results = self._run(binding, inputs, outputs, values, workspace)
         if self._only is not None and not residuals:
             return results[self._only]
         return self._several(results, residuals)
 
-    def _run(self, inputs: Any, outputs: Any, values: tuple[float, ...]) -> Any:
-        """The general way: builds at the first call, lets a variant make its own outputs."""
+    def _run(
+        self,
+        binding: Binding,
+        inputs: tuple[Any, ...],
+        outputs: Any,
+        values: tuple[float, ...],
+        workspace: Any,
+    ) -> Any:
+        call = self._call
+        try:
+            if call is None or workspace is not None:
+                return self._run_in_general(binding, inputs, outputs, values, workspace)
+            if outputs is None:
+                outputs = binding.make()
+                if binding.recording is not None and binding.recording():
+                    self._kept.append(outputs)
+            call(*inputs, *outputs, *values)
+            return outputs
+        except CapturingError:
+            raise
+        except Exception as error:
+            return self._run_next_best(error, binding, inputs, outputs, values)
+
+    def _run_in_general(
+        self,
+        binding: Binding,
+        inputs: tuple[Any, ...],
+        outputs: Any,
+        values: tuple[float, ...],
+        workspace: Any,
+    ) -> Any:
+        """Builds at the first call; lets a variant make its own outputs, or use a workspace."""
         if self._executable is None:
-            self._use(self.served.build())
+            self._use(self.served, binding)
         executable = self._executable
         assert executable is not None
         if outputs is None and executable.takes_outputs:
-            outputs = self._new_outputs()
-        return executable(*inputs, *(outputs or ()), *values)
+            outputs = binding.make()
+        arguments = (*inputs, *(outputs or ()), *values)
+        return executable(*arguments, workspace=workspace)
 
-    def _use(self, executable: Executable) -> None:
+    def _use(self, served: Served, binding: Binding) -> None:
         """From now on call this one; directly, where its outputs are just what it is given."""
-        self._executable = executable
-        direct = executable.takes_outputs and not self.problem.operation.updated
-        self._call = executable.call if direct else None
+        if binding.recording is not None and binding.recording():
+            raise CapturingError(
+                f"{self.operation} ({served.variant}) is not built yet and cannot be during CUDA "
+                f"graph capture; call it once before the capture."
+            )
+        self._executable = served.build()
+        direct = self._executable.takes_outputs and not self.problem.operation.updated
+        self._call = self._executable.call if direct else None
 
-    def _new_outputs(self) -> list[Any]:
-        return [self._empty(shape, dtype) for shape, dtype in self._output_forms]
+    def _on_host_tensors(self, inputs: tuple[Any, ...]) -> bool:
+        """Whether these are torch's tensors and this kernel runs on the CPU."""
+        host = getattr(self.device, "index", None) is None
+        return host and bool(inputs) and library_of(inputs[0]).name == "torch"
 
-    def _given_outputs(self, out: Any) -> list[Any]:
+    def _bind(self, inputs: tuple[Any, ...]) -> Binding:
+        """The binding for other arrays than those of the last call; ShapeError if none fits."""
+        for array in inputs:
+            library_of(array)
+        self.problem.operation.sizes_from_arrays([array.shape for array in inputs])
+        kind = inputs[0].__class__
+        binding = self._bindings.get(kind)
+        if binding is None or not fits(binding, inputs):
+            binding = bind(self.problem, self.device, inputs[0])
+            self._explain_inputs(binding, inputs)
+            self._bindings[kind] = binding
+        self._binding = binding
+        return binding
+
+    def _given_outputs(self, binding: Binding, out: Any) -> list[Any]:
         """The caller's arrays, checked; residuals that are left out are made."""
         given = list(out) if isinstance(out, tuple | list) else [out]
-        if len(given) != len(self._output_forms):
-            given = self._with_residuals(given)
-        if tuple(map(_form, given)) != self._output_forms:
-            self._explain_outputs(given)
-        for array, tensor in zip(given, self.problem.operation.fresh_outputs, strict=True):
-            if not array.flags.writeable:
+        if len(given) != len(binding.outputs):
+            given = self._with_residuals(binding, given)
+        tensors = self.problem.operation.fresh_outputs
+        for array, (shape, dtype), tensor in zip(given, binding.outputs, tensors, strict=True):
+            library = library_of(array)
+            if array.shape != shape or array.dtype != dtype:
+                found = f"{array.dtype} {array.shape}"
+                raise ShapeError(
+                    f"{self.operation}: out {tensor} must be {dtype} {shape}, got {found}."
+                )
+            if library.name != binding.library.name:
+                raise ShapeError(
+                    f"{self.operation}: out {tensor} is {library.name}'s and the inputs "
+                    f"{binding.library.name}'s; pass arrays of one library."
+                )
+            if not library.writeable(array):
                 raise ShapeError(
                     f"{self.operation}: out {tensor} is read-only; pass a writable one."
                 )
         return given
 
-    def _with_residuals(self, given: list[Any]) -> list[Any]:
+    def _with_residuals(self, binding: Binding, given: list[Any]) -> list[Any]:
         if len(given) != len(self._returned):
             names = ", ".join(tensor.name for tensor in self.problem.operation.fresh_outputs)
             raise ShapeError(f"{self.operation}: out takes {names}; got {len(given)} arrays.")
-        every = self._new_outputs()
+        every = binding.make()
         for index, array in zip(self._returned, given, strict=True):
             every[index] = array
         return every
@@ -174,28 +248,35 @@ class Kernel:
         return {**dict(zip(names, self._scalars, strict=True)), **given}
 
     def _run_next_best(
-        self, error: Exception, inputs: Any, outputs: Any, values: tuple[float, ...]
+        self,
+        error: Exception,
+        binding: Binding,
+        inputs: tuple[Any, ...],
+        outputs: Any,
+        values: tuple[float, ...],
     ) -> Any:
         """Quarantine the failed variant and let the next best serve the call."""
         if self.problem.operation.updated:
             raise error  # the inputs may be half updated; a second run would not be the same call
         while True:
             self.served = self._serve_next(self.variant, error)
+            self._executable = self._call = None
             try:
-                self._use(self.served.build())
-                return self._run(inputs, outputs, values)
+                return self._run_in_general(binding, inputs, outputs, values, None)
+            except CapturingError:
+                raise
             except Exception as next_error:
                 if self.origin == "reference":
                     raise
                 error = next_error
 
-    def _explain_inputs(self, inputs: tuple[Any, ...]) -> None:
+    def _explain_inputs(self, binding: Binding, inputs: tuple[Any, ...]) -> None:
         """Raise the ShapeError that names what does not fit."""
         operation = self.problem.operation
         sizes = operation.sizes_from_arrays([array.shape for array in inputs])
-        for tensor, array, (shape, dtype) in zip(
-            operation.inputs, inputs, self._input_forms, strict=True
-        ):
+        common_library(inputs, operation.name)
+        for tensor, array, form in zip(operation.inputs, inputs, binding.forms, strict=True):
+            shape, dtype = form[1:3]
             if array.shape != shape:
                 differing = [
                     f"{dim}={sizes[dim]} (dispatched for {self.problem.sizes[dim]})"
@@ -208,15 +289,6 @@ class Kernel:
             if array.dtype != dtype:
                 raise ShapeError(
                     f"{operation.name}: {tensor.name} is {array.dtype}, dispatched for {dtype}."
-                )
-
-    def _explain_outputs(self, given: list[Any]) -> None:
-        tensors = self.problem.operation.fresh_outputs
-        for array, (shape, dtype), tensor in zip(given, self._output_forms, tensors, strict=True):
-            if array.shape != shape or array.dtype != dtype:
-                found = f"{array.dtype} {array.shape}"
-                raise ShapeError(
-                    f"{self.operation}: out {tensor} must be {dtype} {shape}, got {found}."
                 )
 
     def __repr__(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from autotune.libraries import known
 from autotune.model.operation import Operation
 
 if TYPE_CHECKING:
@@ -22,13 +23,14 @@ def dispatch(
 
     Args:
         operation: an operation (`autotune.attention`) or its name.
-        spec: a positional shape `(2, 1, 2048, 64)`, or the input arrays themselves; leave out to
-            give `dims={"B": 2, ...}`.
+        spec: a positional shape `(2, 1, 2048, 64)`, or the input arrays themselves (NumPy's,
+            CuPy's or torch's); leave out to give `dims={"B": 2, ...}`.
         dtype: any spelling of a dtype; taken from the arrays when those are given.
         options: the operation's flags and scalars (`causal=True`, `scale=0.1`), and
             `dims`: sizes by name;
-            `device`: "cpu" or an identity from `autotune devices` (default: the best local one);
-            `mode`: "cold" (default) or "hot", which measurements to choose by;
+            `device`: "cpu", "cuda:0" or an identity from `autotune devices` (default: where the
+            arrays are, else the best local one);
+            `mode`: "cold" (default), "hot" or "graph", which measurements to choose by;
             `deterministic`: only variants whose repeats agree bitwise;
             `max_workspace`: bytes of temporary memory allowed;
             `max_error`: largest measured error allowed, relative to the output's magnitude;
@@ -54,7 +56,7 @@ def dispatch(
 def _miss(operation: Any, spec: tuple[Any, ...], dtype: Any, options: dict[str, Any]) -> Kernel:
     from autotune.serving import server
 
-    if spec and hasattr(spec[0], "strides"):
+    if spec and hasattr(spec[0], "dtype"):
         kernel = server().kernel_for_arrays(operation, spec, options)
         key = _arrays_key(operation, spec, options)
     else:
@@ -65,14 +67,11 @@ def _miss(operation: Any, spec: tuple[Any, ...], dtype: Any, options: dict[str, 
 
 
 def _arrays_key(operation: Any, arrays: Any, options: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells calls with arrays apart; that the other dtypes agree, the kernel checks."""
-    key = [operation, arrays[0].dtype]
-    for array in arrays:
-        key.append(array.shape)
-        key.append(array.flags.c_contiguous)
+    """What tells calls with arrays apart; that they agree in the rest, the kernel checks."""
+    signature = known[arrays[0].__class__].signature(arrays)
     if options:
-        key += [*options, *options.values()]
-    return tuple(key)
+        return (operation, *signature, *options, *options.values())
+    return (operation, *signature)
 
 
 def _remember(key: Any, kernel: Kernel) -> None:

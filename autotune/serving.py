@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from autotune.asking import Wish, problem_from_arrays, problem_from_shape
+from autotune.asking import Wish, device_of_arrays, problem_from_arrays, problem_from_shape
 from autotune.device import find_device
 from autotune.errors import AutotuneError, NoPolicyError
 from autotune.explain import explain_resolution, miss_message
@@ -82,7 +82,8 @@ class Server:
         """The kernel for a positional shape or `dims=`; see `autotune.dispatch`."""
         load_plugins()
         target = registry.operation(operation)
-        return self._bind(problem_from_shape(target, spec, dtype, options), options)
+        problem = problem_from_shape(target, spec, dtype, options)
+        return self._bind(problem, find_device(options.get("device")), options)
 
     def kernel_for_arrays(
         self, operation: Any, arrays: tuple[Any, ...], options: Mapping[str, Any]
@@ -90,13 +91,15 @@ class Server:
         """The kernel for example arrays."""
         load_plugins()
         target = registry.operation(operation)
-        return self._bind(problem_from_arrays(target, arrays, options), options)
+        problem = problem_from_arrays(target, arrays, options)
+        return self._bind(problem, device_of_arrays(arrays, options.get("device")), options)
 
-    def _bind(self, problem: Problem, options: Mapping[str, Any]) -> Kernel:
-        device, wish = find_device(options.get("device")), Wish.of(options)
+    def _bind(self, problem: Problem, device: Any, options: Mapping[str, Any]) -> Kernel:
+        wish = Wish.of(options)
         scalars = {name: options[name] for name in problem.operation.scalars if name in options}
         self._look_for_news()
-        key = (problem.key, device.identity, wish, tuple(scalars.items()))
+        index = getattr(device, "index", None)  # two GPUs of one kind have one identity
+        key = (problem.key, device.identity, index, wish, tuple(scalars.items()))
         with self._lock:
             kernel = self._kernels.get(key)
             if kernel is None:

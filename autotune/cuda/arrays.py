@@ -1,9 +1,17 @@
-"""What a launch needs to know of CuPy arrays and torch tensors."""
+"""CuPy's arrays, and what a launch needs to know of an array."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
+from importlib import import_module
+from operator import attrgetter
 from typing import Any
+
+from autotune.libraries import Form, Maker, carved
+
+_parts = attrgetter("shape", "flags.c_contiguous")
 
 
 def pointer(array: Any) -> int:
@@ -14,12 +22,65 @@ def pointer(array: Any) -> int:
 
 def strides_in_elements(array: Any) -> tuple[int, ...]:
     """Strides of a CuPy array or a torch tensor, one per axis, in elements."""
-    strides = array.strides if not callable(getattr(array, "stride", None)) else None
-    if strides is None:
-        return tuple(array.stride())
-    return _elements(strides, array.itemsize)
+    stride = getattr(array, "stride", None)
+    if stride is not None:
+        return tuple(stride())
+    return _elements(array.strides, array.itemsize)
 
 
 @lru_cache(maxsize=4096)
 def _elements(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    return tuple(stride // itemsize for stride in strides)
+    return tuple([stride // itemsize for stride in strides])
+
+
+class CupyArrays:
+    """CuPy's arrays, on the device that they were made on."""
+
+    name = "cupy"
+
+    def signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
+        """With the device of the first; that the others are there too, the kernel checks."""
+        first = arrays[0]
+        place = first.data.device_id
+        return (first.__class__, first.dtype, place, *map(_parts, arrays))
+
+    def place(self, array: Any) -> int | None:
+        """The device that its memory is on."""
+        return int(array.data.device_id)
+
+    def dtype(self, name: str) -> Any:
+        """A numpy.dtype; bfloat16 needs ml_dtypes."""
+        from autotune.arrays import array_dtype
+
+        return array_dtype(name)
+
+    def packed(self, array: Any) -> bool:
+        """By its flags."""
+        return bool(array.flags.c_contiguous)
+
+    def writeable(self, array: Any) -> bool:
+        """CuPy knows no read-only arrays."""
+        return True
+
+    def maker(self, forms: Sequence[Form], place: int | None) -> Maker:
+        """From CuPy's current allocator, on the current device and stream."""
+        empty = import_module("cupy").ndarray
+        resolved = [(shape, self.dtype(name)) for shape, name in forms]
+        return lambda: [empty(shape, dtype) for shape, dtype in resolved]
+
+    def carve(self, workspace: Any, offset: int, form: Form) -> Any:
+        """A view."""
+        return carved(workspace, offset, form[0], self.dtype(form[1]))
+
+    def widened(self, array: Any) -> Any:
+        """A float64 copy on the device."""
+        return array.astype("float64")
+
+    def store(self, target: Any, values: Any) -> None:
+        """By assignment, on the device."""
+        target[...] = values
+
+
+def nbytes(form: Form, itemsize: int) -> int:
+    """Bytes of an array of that form."""
+    return math.prod(form[0]) * itemsize

@@ -6,13 +6,16 @@ import ctypes
 import re
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import AutotuneError, DeclarationError
+from autotune.cuda.streams import capturing
+from autotune.errors import AutotuneError, CapturingError, DeclarationError
 
 if TYPE_CHECKING:
     from autotune.cuda.source import CudaSource, Macro
@@ -104,7 +107,36 @@ class CudaFunction:
         P pointer, q/Q 64-bit and i/I 32-bit integers, h/H, b/B, ? bool, d double, f float, and
         S128 a struct of 128 bytes, given as bytes or a NumPy scalar of a structured dtype.
         """
+        launched = _collected.get()
+        if launched is not None:
+            launched.append(Prepared(self, shared))
         return _launcher(self, _three(grid), _three(block), shared, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A kernel that a launcher was made of, with the dynamic shared memory it is launched with."""
+
+    function: CudaFunction
+    shared: int
+
+    def prepare(self) -> None:
+        """Compile and load it on the current device, so that a launch does not have to."""
+        self.function.handle(self.shared)
+
+
+_collected: ContextVar[list[Prepared] | None] = ContextVar("launchers", default=None)
+
+
+@contextmanager
+def collecting() -> Iterator[list[Prepared]]:
+    """The kernels that launchers are made of inside the context; making one needs no GPU."""
+    launchers: list[Prepared] = []
+    token = _collected.set(launchers)
+    try:
+        yield launchers
+    finally:
+        _collected.reset(token)
 
 
 def _three(extent: tuple[int, ...]) -> tuple[int, int, int]:
@@ -132,16 +164,10 @@ def architecture_of(capability: str) -> str:
     return f"sm_{capability}a" if capability == "90" else f"sm_{capability}"
 
 
-def capturing() -> bool:
-    """Whether the current stream is recording a CUDA graph."""
-    cuda = _cuda()
-    return bool(cuda.runtime.streamIsCapturing(cuda.get_current_stream().ptr))
-
-
 def refuse_during_capture(what: str) -> None:
-    """Raise LaunchError while a graph is captured: compiling and loading would break it."""
+    """Raise CapturingError while a graph is captured: compiling and loading would break it."""
     if capturing():
-        raise LaunchError(
+        raise CapturingError(
             f"{what} is not built yet and cannot be during CUDA graph capture; "
             f"call it once before the capture."
         )

@@ -12,7 +12,7 @@ import pytest
 
 from autotune.cuda import CudaSource, pointer, strides_in_elements
 from autotune.cuda.launch import CudaFunction, LaunchError
-from autotune.errors import DeclarationError
+from autotune.errors import CapturingError, DeclarationError
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_nothing_is_built_during_capture(scale: CudaFunction, fake_cupy: Any) ->
     stream = fake_cupy.cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
-        with pytest.raises(LaunchError, match="call it once before the capture"):
+        with pytest.raises(CapturingError, match="call it once before the capture"):
             launch(0, 0, 0, 1.0)
         stream.end_capture()
     assert not fake_cupy.loaded

@@ -1,0 +1,86 @@
+"""Devices and streams as the caller has set them, in CuPy or in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+_LEGACY = (0, 1)  # the default stream and its alias: CUDA cannot capture it
+
+
+def _cuda() -> Any:
+    return import_module("cupy").cuda
+
+
+def capturing() -> bool:
+    """Whether the current stream is recording a CUDA graph."""
+    cuda = _cuda()
+    stream = cuda.get_current_stream().ptr
+    return stream not in _LEGACY and bool(cuda.runtime.streamIsCapturing(stream))
+
+
+@cache
+def several_devices() -> bool:
+    """Whether arrays may be on different GPUs."""
+    return bool(_cuda().runtime.getDeviceCount() > 1)
+
+
+def torch_device(place: int) -> Any:
+    """torch's name of a GPU."""
+    return import_module("torch").device("cuda", place)
+
+
+def around(library: str, place: int) -> Callable[[], AbstractContextManager[Any] | None] | None:
+    """What gives the context for a call: the arrays' device, and torch's stream for its tensors.
+
+    None where there is one GPU and the arrays are CuPy's, so that nothing can differ.
+    """
+    switches = several_devices()
+    if library == "torch":
+        return _on_torch_stream(place, switches)
+    return _on_device(place) if switches else None
+
+
+def _on_device(place: int) -> Callable[[], AbstractContextManager[Any] | None]:
+    cuda = _cuda()
+    current, device = cuda.runtime.getDevice, cuda.Device
+
+    def context() -> AbstractContextManager[Any] | None:
+        return None if current() == place else device(place)
+
+    return context
+
+
+def _on_torch_stream(
+    place: int, switches: bool
+) -> Callable[[], AbstractContextManager[Any] | None]:
+    """CuPy's current stream is what kernels are launched on: make it torch's for the call."""
+    cuda, torch = _cuda(), import_module("torch")
+    raw_stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
+    current = cuda.get_current_stream
+    device = _on_device(place) if switches else None
+    known: dict[int, Any] = {}
+
+    def stream_context() -> Any:
+        stream = raw_stream(place)
+        if stream == current().ptr:
+            return None
+        if stream not in known:
+            known[stream] = cuda.ExternalStream(stream, place)
+        return known[stream]
+
+    def context() -> AbstractContextManager[Any] | None:
+        outer = device() if device is not None else None
+        if outer is None:
+            return stream_context()  # type: ignore[no-any-return]
+        stack = ExitStack()
+        stack.enter_context(outer)
+        inner = stream_context()
+        if inner is not None:
+            stack.enter_context(inner)
+        return stack
+
+    return context

@@ -1,0 +1,100 @@
+"""torch's tensors as a caller's arrays; torch is there already when one is met."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from importlib import import_module
+from typing import Any
+
+from autotune.errors import ShapeError
+from autotune.libraries import Form, Maker
+
+
+class TorchTensors:
+    """torch's tensors, on the CPU or a CUDA device."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        self._torch: Any = import_module("torch")
+
+    def signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
+        """With the device of the first; that the others are there too, the kernel checks."""
+        first = arrays[0]
+        parts = [(tensor.shape, tensor.is_contiguous()) for tensor in arrays]
+        return (first.__class__, first.dtype, first.device, *parts)
+
+    def place(self, array: Any) -> int | None:
+        """By its device; only cpu and cuda have kernels."""
+        kind = array.device.type
+        if kind not in ("cpu", "cuda"):
+            raise ShapeError(f"tensors are on cpu or cuda, got one on {kind}.")
+        return int(array.device.index) if kind == "cuda" else None
+
+    def dtype(self, name: str) -> Any:
+        """torch's dtype of that name."""
+        return getattr(self._torch, name)
+
+    def packed(self, array: Any) -> bool:
+        """Whether it is contiguous."""
+        return bool(array.is_contiguous())
+
+    def writeable(self, array: Any) -> bool:
+        """torch knows no read-only tensors."""
+        return True
+
+    def maker(self, forms: Sequence[Form], place: int | None) -> Maker:
+        """From torch's allocator, on torch's current stream."""
+        empty = self._torch.empty
+        device = self._torch.device("cpu") if place is None else self._torch.device("cuda", place)
+        resolved = [(shape, self.dtype(name)) for shape, name in forms]
+        return lambda: [empty(shape, dtype=dtype, device=device) for shape, dtype in resolved]
+
+    def carve(self, workspace: Any, offset: int, form: Form) -> Any:
+        """A view."""
+        shape, dtype = form[0], self.dtype(form[1])
+        stop = offset + math.prod(shape) * dtype.itemsize
+        return workspace[offset:stop].view(dtype).reshape(shape)
+
+    def widened(self, array: Any) -> Any:
+        """A float64 copy as a CuPy array on the same device."""
+        return import_module("cupy").asarray(array.detach().double())
+
+    def store(self, target: Any, values: Any) -> None:
+        """Copied on the device, with torch's rounding."""
+        target.copy_(self._torch.as_tensor(values, device=target.device))
+
+
+def as_numpy(tensor: Any) -> Any:
+    """A CPU tensor's memory as a NumPy array."""
+    torch: Any = import_module("torch")
+    plain = tensor.detach()
+    if plain.dtype == torch.bfloat16:
+        from autotune.arrays import array_dtype
+
+        return plain.view(torch.int16).numpy().view(array_dtype("bfloat16"))
+    return plain.numpy()
+
+
+def as_tensor(array: Any) -> Any:
+    """A NumPy array's memory as a CPU tensor."""
+    torch: Any = import_module("torch")
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def run_on_views(kernel: Any, inputs: Sequence[Any], out: Any, **options: Any) -> Any:
+    """Call a kernel of the CPU with tensors: on their memory, and its results as tensors."""
+    given = out if out is None or isinstance(out, tuple | list) else (out,)
+    workspace = options.pop("workspace", None)
+    results = kernel(
+        *map(as_numpy, inputs),
+        out=None if given is None else tuple(map(as_numpy, given)),
+        workspace=None if workspace is None else as_numpy(workspace),
+        **options,
+    )
+    if isinstance(results, tuple):
+        return tuple(map(as_tensor, results))
+    return as_tensor(results) if given is None or len(given) > 1 else given[0]

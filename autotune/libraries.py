@@ -1,0 +1,168 @@
+"""The array libraries that callers use, by the class of an array; none is imported for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from operator import attrgetter
+from typing import Any, Protocol
+
+from autotune.errors import ShapeError
+
+Form = tuple[tuple[int, ...], str]
+"""Shape and name of the dtype."""
+
+Maker = Callable[[], list[Any]]
+
+
+class Library(Protocol):
+    """What dispatch and kernels need of an array library."""
+
+    @property
+    def name(self) -> str:
+        """numpy, cupy or torch."""
+        ...
+
+    def signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
+        """What tells calls apart: class, dtype and place of the first, shapes, contiguity."""
+        ...
+
+    def place(self, array: Any) -> int | None:
+        """Number of the GPU that an array is on; None for the host's memory."""
+        ...
+
+    def dtype(self, name: str) -> Any:
+        """The library's own dtype of that name."""
+        ...
+
+    def packed(self, array: Any) -> bool:
+        """Whether an array is C-contiguous."""
+        ...
+
+    def writeable(self, array: Any) -> bool:
+        """Whether an array may be written into."""
+        ...
+
+    def maker(self, forms: Sequence[Form], place: int | None) -> Maker:
+        """A function that makes uninitialised arrays of these forms, from the library's pool."""
+        ...
+
+    def carve(self, workspace: Any, offset: int, form: Form) -> Any:
+        """The array of that form that starts so many bytes into an array of bytes."""
+        ...
+
+    def widened(self, array: Any) -> Any:
+        """A float64 copy that NumPy's functions run on where it is."""
+        ...
+
+    def store(self, target: Any, values: Any) -> None:
+        """Write what was computed from `widened` arrays."""
+        ...
+
+
+_numpy_parts = attrgetter("shape", "flags.c_contiguous")
+
+
+class NumpyArrays:
+    """NumPy's arrays, in the host's memory."""
+
+    name = "numpy"
+
+    def signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
+        """Without a place: there is one host."""
+        return (arrays[0].__class__, arrays[0].dtype, *map(_numpy_parts, arrays))
+
+    def place(self, array: Any) -> int | None:
+        """Always the host's memory."""
+        return None
+
+    def dtype(self, name: str) -> Any:
+        """A numpy.dtype; bfloat16 needs ml_dtypes."""
+        from autotune.arrays import array_dtype
+
+        return array_dtype(name)
+
+    def packed(self, array: Any) -> bool:
+        """By its flags."""
+        return bool(array.flags.c_contiguous)
+
+    def writeable(self, array: Any) -> bool:
+        """By its flags."""
+        return bool(array.flags.writeable)
+
+    def maker(self, forms: Sequence[Form], place: int | None) -> Maker:
+        """By `numpy.empty`."""
+        import numpy as np
+
+        empty, resolved = np.empty, [(shape, self.dtype(name)) for shape, name in forms]
+        return lambda: [empty(shape, dtype) for shape, dtype in resolved]
+
+    def carve(self, workspace: Any, offset: int, form: Form) -> Any:
+        """A view."""
+        return carved(workspace, offset, form[0], self.dtype(form[1]))
+
+    def widened(self, array: Any) -> Any:
+        """A float64 copy."""
+        return array.astype("float64")
+
+    def store(self, target: Any, values: Any) -> None:
+        """By assignment."""
+        target[...] = values
+
+
+def carved(workspace: Any, offset: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    """A view of bytes as an array; NumPy's and CuPy's have the same methods for it."""
+    import math
+
+    stop = offset + math.prod(shape) * dtype.itemsize
+    return workspace[offset:stop].view(dtype).reshape(shape)
+
+
+known: dict[type, Library] = {}
+"""Libraries by the classes of arrays met so far."""
+
+
+def library_of(array: Any) -> Library:
+    """The library of an array; ShapeError for anything else."""
+    kind = array.__class__
+    return known[kind] if kind in known else _learn(kind)
+
+
+def _learn(kind: type) -> Library:
+    for base in kind.__mro__:
+        home = base.__module__.partition(".")[0]
+        if (home, base.__name__) == ("numpy", "ndarray"):
+            found: Library = NumpyArrays()
+        elif (home, base.__name__) == ("cupy", "ndarray"):
+            from autotune.cuda.arrays import CupyArrays
+
+            found = CupyArrays()
+        elif (home, base.__name__) == ("torch", "Tensor"):
+            from autotune.cuda.tensors import TorchTensors
+
+            found = TorchTensors()
+        else:
+            continue
+        known[kind] = found
+        return found
+    raise ShapeError(f"arrays are NumPy's, CuPy's or torch's, got a {kind.__name__} among them.")
+
+
+def common_library(arrays: Sequence[Any], what: str) -> tuple[Library, int | None]:
+    """The library and the place that all arrays share; ShapeError if they do not."""
+    first = library_of(arrays[0])
+    for array in arrays:
+        other = library_of(array)
+        if other.name != first.name:
+            raise ShapeError(
+                f"{what} takes arrays of one library, got {first.name} and {other.name}."
+            )
+    places = {first.place(array) for array in arrays}
+    if len(places) > 1:
+        named = " and ".join(sorted(place_name(place) for place in places))
+        raise ShapeError(f"{what} takes arrays on one device, got some on {named}.")
+    return first, places.pop()
+
+
+def place_name(place: int | None) -> str:
+    """How people call a place."""
+    return "the host" if place is None else f"cuda:{place}"

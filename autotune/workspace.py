@@ -1,0 +1,52 @@
+"""Workspace: the temporaries of a candidate in one array of bytes that the caller gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.errors import ShapeError
+from autotune.libraries import Form, Library
+from autotune.model.problem import Problem, dtype_itemsize
+from autotune.model.traits import intermediate_shapes
+from autotune.model.variant import Variant
+
+ALIGNMENT = 256
+"""Bytes; every temporary starts at a multiple, as memory from CUDA's allocators does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where each temporary starts, and the bytes of all."""
+
+    forms: tuple[Form, ...]
+    offsets: tuple[int, ...]
+    nbytes: int
+
+    def carve(self, library: Library, workspace: Any) -> tuple[Any, ...]:
+        """The temporaries as views of a workspace."""
+        parts = zip(self.offsets, self.forms, strict=True)
+        return tuple([library.carve(workspace, offset, form) for offset, form in parts])
+
+    def check(self, library: Library, workspace: Any, what: str) -> None:
+        """ShapeError for a workspace that is no array of enough bytes of that library."""
+        shape, dtype = getattr(workspace, "shape", None), getattr(workspace, "dtype", None)
+        fits = shape is not None and len(shape) == 1 and shape[0] >= self.nbytes
+        if not fits or str(dtype).rpartition(".")[2] != "uint8" or not library.packed(workspace):
+            raise ShapeError(
+                f"{what}: workspace is a packed uint8 array of at least {self.nbytes} bytes, got "
+                f"{dtype} {shape}."
+            )
+
+
+def layout(variant: Variant, problem: Problem, config: Mapping[str, Any]) -> Layout:
+    """The layout of a candidate's temporaries, in declared order."""
+    forms = intermediate_shapes(variant, problem, config)
+    offsets, end = [], 0
+    for shape, dtype in forms:
+        offsets.append(end)
+        size = math.prod(shape) * dtype_itemsize(dtype)
+        end += -(-size // ALIGNMENT) * ALIGNMENT
+    return Layout(forms, tuple(offsets), end)
