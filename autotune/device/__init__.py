@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
+from autotune.device import gpus
 from autotune.device.base import Device
 from autotune.device.cpu import CpuDevice, local_cpu
-from autotune.errors import DeviceNotFoundError
+from autotune.device.find import choose, described
 
-__all__ = ["CpuDevice", "Device", "find_device", "local_cpu", "local_devices"]
+__all__ = [
+    "CpuDevice",
+    "Device",
+    "described",
+    "find_device",
+    "local_cpu",
+    "local_devices",
+    "why_no_gpu",
+]
 
 
 def local_devices() -> tuple[Device, ...]:
-    """Every device of this machine, the best first."""
-    return (local_cpu(),)
+    """Every device of this machine, the best first: usable GPUs, the CPU, GPUs that are not."""
+    found = gpus.local_gpus().devices
+    usable = [device for device in found if device.unusable is None]
+    return (*usable, local_cpu(), *(device for device in found if device.unusable is not None))
 
 
-def find_device(name: str | None = None) -> Device:
-    """The local device a name means: None (the best), a kind, an identity or the start of one.
+def find_device(name: str | None = None, *, usable: bool = True) -> Device:
+    """The local device a name means; None means the best one.
 
-    Raises DeviceNotFoundError when nothing here is called so, or more than one device is.
+    `cpu`, `cuda` (its first usable GPU), `cuda:1`, a GPU's UUID, an identity or the start of one,
+    or a market name as in `h200`. The CPU is found without asking for GPUs. `usable=False` finds
+    also a GPU that nothing can run on. Raises DeviceNotFoundError when nothing here is called so,
+    unlike devices are, or the one that is cannot be used.
     """
-    devices = local_devices()
     if name is None:
-        return devices[0]
-    wanted = name.strip().lower()
-    found = [d for d in devices if d.identity == wanted] or [d for d in devices if d.kind == wanted]
-    if not found and any(wanted.startswith(f"{device.kind}-") for device in devices):
-        found = [device for device in devices if device.identity.startswith(wanted)]
-    here = ", ".join(f"{device.kind} ({device.identity})" for device in devices)
-    if not found:
-        raise DeviceNotFoundError(
-            f"no device {name!r} on this machine; it has {here}: "
-            f"name one of these, or leave --device out for the best."
-        )
-    if len(found) > 1 and wanted != found[0].kind:
-        several = ", ".join(device.identity for device in found)
-        raise DeviceNotFoundError(f"{name!r} means several devices: {several}; name one in full.")
-    return found[0]
+        return local_devices()[0]
+    if name.strip().lower().startswith("cpu"):
+        return choose(name, [local_cpu()])
+    return choose(name, local_devices(), no_gpu=gpus.local_gpus().reason, usable=usable)
+
+
+def why_no_gpu() -> str | None:
+    """Why kernels cannot run on a GPU here, with the remedy where there is one; or None."""
+    found = gpus.local_gpus()
+    if any(device.unusable is None for device in found.devices):
+        return None
+    return found.reason or found.devices[0].unusable

@@ -31,7 +31,7 @@ class Device(Protocol):
 
     @property
     def address(self) -> str:
-        """What tells one of several alike on this machine: `cpu`, `cuda:1`; find_device knows it."""
+        """What `find_device` takes for this one, also among equals: `cpu`, `cuda:1`."""
         ...
 
     @property
