@@ -39,7 +39,10 @@ def local_worker(device: Device) -> Measurer:
     """A worker process for the device, with the plugin files of this process."""
     from autotune.plugins import plugin_files
     from autotune.worker.client import Worker
+    from autotune.worker.gpu import GpuWorker
 
+    if device.kind == "cuda":
+        return GpuWorker(device, plugin_files=plugin_files())
     return Worker(device, plugin_files=plugin_files())
 
 

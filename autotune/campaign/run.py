@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from autotune.campaign.beside import needs_comparison, time_beside
 from autotune.campaign.events import (
@@ -15,6 +16,7 @@ from autotune.campaign.events import (
 )
 from autotune.campaign.evidence import choice_of, gather, seconds_of
 from autotune.campaign.neighbours import winners_nearby
+from autotune.campaign.proposals import Proposal, Proposals
 from autotune.campaign.records import Circumstances, one_line
 from autotune.campaign.session import Session
 from autotune.campaign.verdict import decide, stored_policy
@@ -22,7 +24,7 @@ from autotune.fingerprint import fingerprint
 from autotune.model.problem import Candidate, Config, Problem
 from autotune.registry import registry
 from autotune.search import Search, Strategy, build_space
-from autotune.worker.protocol import Job, Status
+from autotune.worker.protocol import Job, Outcome, Status
 from autotune_policies import Choice, Policy
 from autotune_tuning_db import TrialRow
 
@@ -57,6 +59,7 @@ class ProblemRun:
             self.search.tell(candidate, seconds_of(row))
         self._known = len(self.evidence.rows)
         self._defaults = {home.candidate(home.default) for home in self.space.variants}
+        self._proposals = Proposals(session.worker, self._asked, self._job)
         self._counts: Counter[Status] = Counter()
         self._measuring = 0.0
         self._stopped = "nothing better was left to try"
@@ -75,15 +78,21 @@ class ProblemRun:
             )
         )
         while (outdated := self.evidence.outdated()) and not self._over():
-            self._measure(outdated[0])
-        while (candidate := self._next()) is not None:
-            self._measure(candidate)
+            self._measure(Proposal(outdated[0]))
+        while (proposal := self._next()) is not None:
+            self._measure(proposal)
         result = self._settled()
         self.session.emit(ProblemEnded(result))
         return result
 
-    def _next(self) -> Candidate | None:
+    def _next(self) -> Proposal | None:
         """The next candidate; past the budget only defaults that are still to be measured."""
+        if self._proposals.pending and self._over():
+            self._proposals.keep(self._defaults.__contains__)
+        return self._proposals.next()
+
+    def _asked(self) -> Candidate | None:
+        """What the search proposes; past the budget nothing but defaults."""
         candidate = self.search.ask()
         if candidate is None or candidate in self._defaults or not self._over():
             return candidate
@@ -102,13 +111,12 @@ class ProblemRun:
     def _left(self) -> float:
         return self.share - (self.session.clock() - self._started)
 
-    def _measure(self, candidate: Candidate) -> None:
+    def _measure(self, proposal: Proposal) -> None:
         """One candidate, from the worker to the store, the search and the listener."""
-        session = self.session
+        session, candidate = self.session, proposal.candidate
         session.emit(TrialStarted(candidate))
-        best = next(iter(self.evidence.choices()), None)
-        job = self._job(candidate, best)
-        outcome = session.worker.measure(job)
+        job = self._job(candidate)
+        outcome = self._outcome(job, proposal.compiled)
         self._measuring += outcome.wall_seconds
         if outcome.toolchain:
             session.toolchain = self.evidence.toolchain = dict(outcome.toolchain)
@@ -136,8 +144,19 @@ class ProblemRun:
             self.session.store.add_trial(each)
         return row if found is None else found.onto(row)
 
-    def _job(self, candidate: Candidate, best: Choice | None) -> Job:
+    def _outcome(self, job: Job, compiled: Outcome | None) -> Outcome:
+        """Measure a candidate, unless compiling it has failed already."""
+        if compiled is None:
+            return self.session.worker.measure(job)
+        if compiled.status != "ok":
+            return compiled
+        outcome = self.session.worker.measure(job)
+        both = (compiled.compile_seconds or 0.0) + (outcome.compile_seconds or 0.0)
+        return replace(outcome, compile_seconds=both)
+
+    def _job(self, candidate: Candidate) -> Job:
         settings = self.session.settings
+        best = next(iter(self.evidence.choices()), None)
         return Job(
             problem=self.problem.key.text,
             variant=candidate.variant,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,6 +15,15 @@ from autotune_tuning_db import Store
 
 class Measurer(Protocol):
     """The worker as a campaign uses it."""
+
+    @property
+    def depth(self) -> int:
+        """Candidates to have in flight."""
+        ...
+
+    def start(self, job: Job) -> Future[Outcome] | None:
+        """Begin what has to be done before a candidate can be measured; None: nothing has."""
+        ...
 
     def measure(self, job: Job) -> Outcome: ...
 

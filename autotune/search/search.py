@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,10 @@ class Strategy:
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """What is known of one variant: which rows were asked for, and the time of each."""
+    """What is known of one variant: which rows were asked for, and the time of each.
+
+    `pending` are those asked for and not told of: several may be on their way.
+    """
 
     home: VariantSpace
     model: Model
@@ -56,10 +59,16 @@ class _Known:
     best: int | None = None
     told: int = 0
     steps: int = 0
+    pending: set[int] = field(default_factory=set)
 
     @property
     def best_seconds(self) -> float:
         return math.inf if self.best is None else float(self.seconds[self.best])
+
+    @property
+    def tried(self) -> int:
+        """Points told of, and those asked for that will be."""
+        return self.told + len(self.pending)
 
     @property
     def open(self) -> bool:
@@ -76,7 +85,7 @@ class _Progress:
 
 
 class Search:
-    """Proposes candidates one at a time; sees no device, no process and no clock.
+    """Proposes candidates; sees no device, no process and no clock.
 
     `ask` never returns the same candidate twice and never one outside the space; None means that
     nothing is left that is worth a trial. `tell` takes the median in seconds, or None for a
@@ -84,7 +93,8 @@ class Search:
     campaign resumes. The order: the default of every variant, the `seeds` (winners of
     neighbouring problems) that are in the space, the config with the least predicted traffic of
     every variant still in the race, then neighbours of the best and the model's suggestions.
-    The same space, seed, seeds and answers give the same proposals.
+    Several may be asked for before the first is told of. The same space, seed, seeds and answers,
+    in the same order, give the same proposals.
     """
 
     def __init__(
@@ -129,6 +139,7 @@ class Search:
         if known is None or row is None:
             return
         known.seen[row] = True
+        known.pending.discard(row)
         known.told += 1
         known.model.add(known.home.points[row], seconds)
         self._progress.told += 1
@@ -144,6 +155,7 @@ class Search:
 
     def _take(self, known: _Known, row: int) -> Candidate:
         known.seen[row] = True
+        known.pending.add(row)
         return known.home.candidate(row)
 
     def _openings(self, seeds: tuple[Candidate, ...]) -> Iterator[tuple[_Known, int]]:
@@ -161,7 +173,7 @@ class Search:
     def _alive(self, known: _Known) -> bool:
         if self._whole:
             return True
-        if known.told < self.strategy.grace:
+        if known.tried < self.strategy.grace or (known.best is None and known.pending):
             return True
         limit = self.strategy.hopeless * self._progress.best
         return known.best is not None and known.best_seconds <= limit
@@ -203,8 +215,8 @@ class Search:
     def _promise(self, known: _Known) -> float:
         """Lower is better: log time of the best, less a bonus for variants tried little."""
         if known.best is None:
-            return -math.inf if known.told < self.strategy.grace else math.inf
-        bonus = math.sqrt(math.log(1.0 + self._progress.told) / known.told)
+            return -math.inf if known.tried < self.strategy.grace else math.inf
+        bonus = math.sqrt(math.log(1.0 + self._progress.told) / known.tried)
         return math.log(known.best_seconds) - self.strategy.curiosity * bonus
 
     def _around(self, known: _Known, only_best: bool = False) -> list[int]:

@@ -11,7 +11,9 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autotune.worker.messages import Answer, from_line, pack, to_line, unpack
@@ -20,6 +22,15 @@ if TYPE_CHECKING:
     from autotune.worker.session import Session
 
 _PR_SET_PDEATHSIG = 1
+_NICE = 10
+
+
+@dataclass(frozen=True)
+class _Station:
+    """What works off jobs, by what is to be done; `spent` once it cannot any more."""
+
+    actions: Mapping[str, Callable[[Any], Answer]]
+    spent: Callable[[], bool] = lambda: False
 
 
 def main(arguments: list[str]) -> int:
@@ -33,22 +44,19 @@ def main(arguments: list[str]) -> int:
     def say(**message: Any) -> None:
         os.write(outgoing, to_line(message))
 
-    ready = _set_up(hello, say)
-    if ready is None:
+    station = _set_up(hello, say)
+    if station is None:
         return 1
-    session, work = ready
     known = set(threading.enumerate())
     while True:
         message = from_line(lines.get())
         if message["do"] == "stop":
             return 0
-        answer = work(message["do"], message["job"])
-        say(say="answer", answer=answer, spent=session.spent or _left_behind(known))
+        answer = pack(station.actions[message["do"]](unpack(message["job"])))
+        say(say="answer", answer=answer, spent=station.spent() or _left_behind(known))
 
 
-def _set_up(
-    hello: dict[str, Any], say: Callable[..., None]
-) -> tuple[Session, Callable[[str, dict[str, Any]], dict[str, Any]]] | None:
+def _set_up(hello: dict[str, Any], say: Callable[..., None]) -> _Station | None:
     """Load plugins and find the device; says `ready`, or `unusable` and why."""
     from autotune.worker.definitions import load
 
@@ -57,26 +65,36 @@ def _set_up(
 
     try:
         load(hello["definitions"])
-        from autotune.bench import bench_for
-        from autotune.device import find_device
-        from autotune.worker.measure import compile_only, measure
-        from autotune.worker.race import race
-        from autotune.worker.session import Session
-
-        session = Session(bench_for(find_device(hello["device"])), report)
+        arch = hello["compile_for"]
+        station = _measuring(hello["device"], report) if arch is None else _compiling(arch, report)
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "")
         say(say="unusable", reason=f"{type(error).__name__}: {reason}")
         return None
+    say(say="ready")
+    return station
 
+
+def _measuring(name: str, report: Callable[[str, int | None], None]) -> _Station:
+    from autotune.bench import bench_for
+    from autotune.device import find_device
+    from autotune.worker.measure import compile_only, measure
+    from autotune.worker.race import race
+    from autotune.worker.session import Session
+
+    session = Session(bench_for(find_device(name)), report)
     actions: dict[str, Callable[[Session, Any], Answer]]
     actions = {"measure": measure, "compile": compile_only, "race": race}
+    bound = {do: partial(action, session) for do, action in actions.items()}
+    return _Station(bound, lambda: session.spent)
 
-    def work(do: str, fields: dict[str, Any]) -> dict[str, Any]:
-        return pack(actions[do](session, unpack(fields)))
 
-    say(say="ready")
-    return session, work
+def _compiling(arch: str, report: Callable[[str, int | None], None]) -> _Station:
+    """Without a device, and after the measuring process where CPUs are short."""
+    from autotune.cuda.precompile import precompile
+
+    os.nice(_NICE)
+    return _Station({"compile": partial(precompile, arch, report)})
 
 
 def _left_behind(known: set[threading.Thread]) -> bool:

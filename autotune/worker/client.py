@@ -60,11 +60,22 @@ class Worker:
     """Measures candidates in a process of their own, started fresh when first needed.
 
     A candidate that crashes, hangs or floods costs one outcome and a new process for the next
-    job. Use as a context manager, or call `close`. Not for several threads at once.
+    job. Use as a context manager, or call `close`. Not for several threads at once. One with
+    `compile_for`, an architecture such as "sm_90a", only compiles, and needs no device.
     """
 
-    def __init__(self, device: Device, *, plugin_files: Iterable[str] = ()) -> None:
+    depth = 1
+    """Candidates to have in flight: on a CPU, compiling would disturb the measuring."""
+
+    def __init__(
+        self,
+        device: Device,
+        *,
+        plugin_files: Iterable[str] = (),
+        compile_for: str | None = None,
+    ) -> None:
         self._local, self._device = device, device.identity
+        self._compile_for = compile_for
         self._files = tuple(str(file) for file in plugin_files)
         self._process: _Process | None = None
         self._culprit: int | None = None
@@ -80,6 +91,9 @@ class Worker:
         from autotune.worker.ahead import compile_ahead
 
         return compile_ahead(self._local, jobs, plugin_files=self._files, starting=starting)
+
+    def start(self, job: Job) -> None:
+        """Nothing: what is compiled ahead was, and the rest is compiled as it is measured."""
 
     def measure(self, job: Job) -> Outcome:
         """Build, check and time one candidate. Raises WorkerError when no process can be had."""
@@ -218,6 +232,7 @@ class Worker:
         process = _Process(popen, incoming, outgoing, log)
         hello = {
             "device": self._device,
+            "compile_for": self._compile_for,
             "definitions": definitions,
             "parent": os.getpid(),
             # The kernel's promise is bound to the thread that starts the process.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,6 +65,13 @@ class FakeWorker:
         self.culprits: list[int] = []
         self.load: Callable[[], float] = lambda: 1.0
         self.in_turn: Answer = answer
+        self.depth = 1
+        self.started: list[Job] = []
+        self.compiles: Callable[[Job], Future[Outcome] | None] = lambda job: None
+
+    def start(self, job: Job) -> Future[Outcome] | None:
+        self.started.append(job)
+        return self.compiles(job)
 
     def measure(self, job: Job) -> Outcome:
         self.jobs.append(job)
