@@ -8,7 +8,7 @@ from autotune_variants.attention import (
     variants_forward,
     variants_train,
 )
-from autotune_variants.attention.cuda import arrangements_variants
+from autotune_variants.attention.cuda import arrangements_variants, tiled_variants, wgmma_variants
 from autotune_variants.decode import variants as variants_decode
 
 __all__ = [
@@ -16,8 +16,10 @@ __all__ = [
     "plain",
     "proposals",
     "tiled",
+    "tiled_variants",
     "variants_backward",
     "variants_decode",
     "variants_forward",
     "variants_train",
+    "wgmma_variants",
 ]

@@ -10,20 +10,25 @@ struct Strides {
 template <typename Data, typename Real, typename Scratch>
 struct Arguments {
   Data *q_data, *k_data, *v_data, *out_data, *grad_out_data, *gq_data, *gk_data, *gv_data;
-  Real* lse;         // [B, H, Nq], natural logarithm
-  Real* delta;       // [B, H, Nq], sum over d of grad_out * out
-  Real* shift;       // [B, H, Nq]: weights are 2^(score * |scale| * log2 e - shift) * inverse; lse alone would
-  Real* inverse;     // [B, H, Nq]  lose digits where scores are large
+  Real* lse;         // [B, H, Nq], natural logarithm; strided, and null where nobody wants it
+  Real* delta;       // [B, H, Nq], packed as all below: sum over d of grad_out * out
+  Real* shift;       // [B, H, Nq]: weights are 2^(score * |scale| * log2 e - shift) * inverse; lse
+  Real* inverse;     // [B, H, Nq]  alone would lose digits where scores are large; in 16 bits it does (inverse = 1)
   Scratch* scratch;  // what a family of kernels keeps besides
   float* measures;   // of whole heads: magnitudes, norms
   double scale;
   i64 batch, heads, kv_heads, nq, nk;
-  Strides q, k, v, out, grad_out, gq, gk, gv;
+  Strides q, k, v, out, grad_out, gq, gk, gv, lse_strides;
 };
 
 template <typename Data>
 __device__ __forceinline__ Data* head_of(Data* data, const Strides& x, i64 batch, i64 head) {
   return data + batch * x.b + head * x.h;
+}
+
+template <typename Args>
+__device__ __forceinline__ auto& lse_of(const Args& a, i64 batch, i64 head, i64 n) {
+  return a.lse[batch * a.lse_strides.b + head * a.lse_strides.h + n * a.lse_strides.n];
 }
 
 constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;

@@ -13,12 +13,12 @@ static_assert(kBackwardBytes == COLUMN_SHARED, "shared memory of the column pass
 
 ENTRY forward(const Args a) { forward_rows<false>(a, blockIdx.x, shared); }
 
-// Forward of a training step: also writes delta and zeros the sums of gq.
+// Forward of a training step: also writes shift and delta, and zeros the sums of gq.
 ENTRY forward_train(const Args a) { forward_rows<true>(a, blockIdx.x, shared); }
 
 ENTRY backward_columns(const Args a) { column_pass(a, blockIdx.x, shared); }
 
-// delta[b, h, n] = sum over d of grad_out * out, one warp a row; zeros the sums of gq.
+// shift from lse, and delta[b, h, n] = sum over d of grad_out * out, one warp a row; zeros the sums of gq.
 extern "C" __global__ void prepare(const Args a) {
   const i64 row = (static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (row >= a.batch * a.heads * a.nq) return;
@@ -30,7 +30,9 @@ extern "C" __global__ void prepare(const Args a) {
     a.scratch[row * HEAD_DIM + d] = 0;
   }
   for (int offset = 16; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
-  if (lane == 0) a.delta[row] = sum;
+  if (lane > 0) return;
+  const float lse = lse_of(a, b, h, n);
+  a.delta[row] = sum, a.shift[row] = lse == -__int_as_float(0x7f800000) ? 0 : static_cast<float>(lse * kLog2e);
 }
 
 // gq = scale * sums, rounded; one warp a row.

@@ -60,10 +60,10 @@ __device__ __forceinline__ void add_gq(float* to, i64 row, i64 limit, int column
 
 __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* shared) {
   const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const i64 tiles = (a.nk + kOwned - 1) / kOwned, first = item % tiles * kOwned, shift = a.nk - a.nq;
+  const i64 tiles = (a.nk + kOwned - 1) / kOwned, first = item % tiles * kOwned, offset = a.nk - a.nq;
   const i64 kv_head = item / tiles % a.kv_heads, batch = item / tiles / a.kv_heads, per_group = a.heads / a.kv_heads;
   const i64 key = first + group * 64 + warp * 16 + g;
-  const i64 start = CAUSAL ? max(first - shift, 0ll) / QUERY_STEP * QUERY_STEP : 0;
+  const i64 start = CAUSAL ? max(first - offset, 0ll) / QUERY_STEP * QUERY_STEP : 0;
   const int steps = static_cast<int>(start < a.nq ? (a.nq - start + QUERY_STEP - 1) / QUERY_STEP * per_group : 0);
   const float c = exponent_factor(a.scale, 0.0f);  // the keys in shared memory have the scale's sign
   const unsigned keys = shared_address(shared), values = keys + kOwned * kDim * 2, ring = values + kOwned * kDim * 2;
@@ -81,7 +81,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
     load_tile<QUERY_STEP>(tile, head_of(a.q_data, a.q, batch, next.head), a.q, next.query, a.nq);
     load_tile<QUERY_STEP>(tile + kQueryTile, head_of(a.grad_out_data, a.grad_out, batch, next.head), a.grad_out, next.query, a.nq);
     const i64 vector = (batch * a.heads + next.head) * a.nq;
-    load_vector<QUERY_STEP>(tile + 2 * kQueryTile, a.lse + vector, next.query, a.nq);
+    load_vector<QUERY_STEP>(tile + 2 * kQueryTile, a.shift + vector, next.query, a.nq);
     load_vector<QUERY_STEP>(tile + 2 * kQueryTile + QUERY_STEP * 4, a.delta + vector, next.query, a.nq);
     move(next);
   };
@@ -107,17 +107,17 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
     scores<QUERY_STEP / 2, kOwned, QUERY_STEP>(ds, values + block, grads);
     wgmma_commit();
     wgmma_wait<1>();
-    const bool masked = first + kOwned > a.nk || (CAUSAL && first + kOwned - 1 > now.query + shift);
+    const bool masked = first + kOwned > a.nk || (CAUSAL && first + kOwned - 1 > now.query + offset);
 #pragma unroll
     for (int j = 0; j < QUERY_STEP / 8; ++j) {
-      const float2 lse = *reinterpret_cast<const float2*>(vectors + (8 * j + 2 * t) * 4);
+      const float2 shift = *reinterpret_cast<const float2*>(vectors + (8 * j + 2 * t) * 4);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         float& x = s[4 * j + e];
-        x = exp2_fast(fmaf(x, c, (e & 1 ? lse.y : lse.x) * -float(kLog2e)));
+        x = exp2_fast(fmaf(x, c, -(e & 1 ? shift.y : shift.x)));
         if (masked) {
           const i64 row = now.query + 8 * j + 2 * t + (e & 1), column = key + 8 * (e >> 1);
-          if (column >= a.nk || (CAUSAL && column > row + shift)) x = 0;
+          if (column >= a.nk || (CAUSAL && column > row + offset)) x = 0;
         }
       }
     }

@@ -97,9 +97,10 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
   for (int half = 0; half < 2; ++half) {
     const float sum = quad_sum(state.sum[half]);
     factor[half] = sum == 0 ? 0 : 1 / sum;
-    if (t == 0 && row + 8 * half < a.nq)
-      a.lse[(batch * a.heads + head) * a.nq + row + 8 * half] =
-          sum == 0 ? -__int_as_float(0x7f800000) : state.shift[half] * float(kLn2) + logf(sum);
+    if (t == 0 && row + 8 * half < a.nq) {
+      if (a.lse) lse_of(a, batch, head, row + 8 * half) = sum == 0 ? -__int_as_float(0x7f800000) : state.shift[half] * float(kLn2) + logf(sum);
+      if (Train) a.shift[(batch * a.heads + head) * a.nq + row + 8 * half] = sum == 0 ? 0 : state.shift[half] + log2f(sum);
+    }
   }
   store_rows(a.out, head_of(a.out_data, a.out, batch, head), row, a.nq, result, factor[0], factor[1]);
   if constexpr (Train) {

@@ -91,7 +91,9 @@ extern "C" __global__ void prepare(const Args a) {
   }
   for (int offset = 16; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
   if (lane > 0) return;
-  const double top = a.lse[row] * kLog2e, shift = a.lse[row] == -__int_as_float(0x7f800000) ? 0 : ceil(top);
+  const float lse = lse_of(a, b, h, n);
+  const bool empty = lse == -__int_as_float(0x7f800000);
+  const double top = lse * kLog2e, shift = empty ? 0 : ceil(top);
   a.delta[row] = sum, a.shift[row] = static_cast<float>(shift);
-  a.inverse[row] = a.lse[row] == -__int_as_float(0x7f800000) ? 0 : static_cast<float>(exp2(shift - top));
+  a.inverse[row] = empty ? 0 : static_cast<float>(exp2(shift - top));
 }

@@ -101,7 +101,8 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
     inverse[half] = sum == 0 ? 0 : power(-value_shift) / sum;
     if (t == 0 && row + 8 * half < a.nq) {
       const i64 place = (batch * a.heads + head) * a.nq + row + 8 * half;
-      a.lse[place] = sum == 0 ? -__int_as_float(0x7f800000) : state.shift[half] * float(kLn2) + logf(sum * power(-kTop));
+      const float lse = sum == 0 ? -__int_as_float(0x7f800000) : state.shift[half] * float(kLn2) + logf(sum * power(-kTop));
+      if (a.lse) lse_of(a, batch, head, row + 8 * half) = lse;
       if (Train) a.shift[place] = sum == 0 ? 0 : state.shift[half], a.inverse[place] = sum == 0 ? 0 : power(kTop) / sum;
     }
   }

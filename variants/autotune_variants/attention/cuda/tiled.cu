@@ -2,10 +2,6 @@
 #include "tiled_columns.cuh"
 #include "tiled_rows.cuh"
 
-// Which kernels to compile: 1 forward, 2 forward_train, 4 backward_columns, 8 backward_rows, 16 backward_both, 32 prepare.
-#ifndef KERNELS
-#define KERNELS 63
-#endif
 #define ENTRY extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
 
 extern __shared__ __align__(1024) char shared[];
@@ -70,7 +66,7 @@ __device__ __forceinline__ void prepare_rows(const Args& a) {
   if (lane > 0) return;
   a.delta[row] = sum;
   if (FromLse) {
-    const double top = a.lse[row] * kLog2e;
+    const double top = lse_of(a, b, h, n) * kLog2e;
     const bool empty = top == -infinity(0.0);
     a.shift[row] = empty ? Real(0) : Real(ceil(top));
     a.inverse[row] = empty ? Real(0) : Real(exp2(ceil(top) - top));

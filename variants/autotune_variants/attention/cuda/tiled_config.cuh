@@ -1,6 +1,9 @@
 // The configuration of one compilation, and the sizes that follow from it. Every macro is set by the host.
 #pragma once
 
+#ifndef KERNELS
+#define KERNELS 63        // which to compile: 1 forward, 2 forward_train, 4 backward_columns, 8 backward_rows,
+#endif                    // 16 backward_both, 32 prepare and prepare_train
 #ifndef REAL
 #define REAL double       // element type: double (DMMA) or float (three TF32 products)
 #endif
@@ -81,5 +84,5 @@ static_assert(!STORAGE || (kSize == 4 && !ATOMIC_GQ), "16-bit tensors: float32 s
 static_assert(kChunks == 1 || kChunk * kStored % 128 == 0, "chunks begin where the swizzle repeats");
 static_assert(STAGES == 1 || STAGES == 2, "one tile or two");
 static_assert(STEP % (8 * SPLIT_WARPS) == 0, "a step gives every warp whole tiles");
-static_assert(!ATOMIC_GQ || kShare % 16 == 0, "the product for GQ takes 16 queries at a time");
+static_assert(!ATOMIC_GQ || !(KERNELS & 4) || kShare % 16 == 0, "the product for GQ takes 16 queries at a time");
 static_assert(kChunk % 16 == 0, "chunks of whole groups");

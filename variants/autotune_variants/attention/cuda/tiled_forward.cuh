@@ -89,8 +89,8 @@ __device__ __forceinline__ void finish_forward(const Args& a, const RowTask& tas
     const i64 row = task.first + row_warp * 16 + lane.g + 8 * half;
     factor[half] = state.sum[half] == 0 ? 0 : 1 / state.sum[half];
     if (row < a.nq && lane.t == 0 && task.chunk == 0) {
-      a.lse[task.vector + row] =
-          state.sum[half] == 0 ? -infinity(Real()) : state.shift[half] * Real(kLn2) + log_of(state.sum[half]);
+      const Real lse = state.sum[half] == 0 ? -infinity(Real()) : state.shift[half] * Real(kLn2) + log_of(state.sum[half]);
+      if (a.lse) lse_of(a, task.batch, task.head, row) = lse;
       if (Train) a.shift[task.vector + row] = state.sum[half] == 0 ? 0 : state.shift[half], a.inverse[task.vector + row] = factor[half];
     }
   }

@@ -1,0 +1,116 @@
+"""Packs the argument struct of the tiled kernels (arguments.cuh)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from autotune.cuda import pointer, strides_in_elements
+from autotune.errors import ShapeError
+
+# The pointers of the struct in order, and those of them that have strides.
+_POINTERS = (
+    *("q", "k", "v", "out", "grad_out", "grad_q", "grad_k", "grad_v"),
+    *("lse", "delta", "shift", "inverse", "scratch", "measures"),
+)
+_STRIDED = _POINTERS[:9]
+_CALL = struct.Struct(f"<{len(_POINTERS)}Qd")
+_SIZES = struct.Struct("<5q")
+_STRIDES = struct.Struct(f"<{4 * len(_STRIDED)}q")
+_VECTOR = 16  # bytes of one asynchronous copy
+
+ARGUMENTS = f"S{_CALL.size + _SIZES.size + _STRIDES.size}"
+"""What `launcher` is told about it: one struct."""
+
+Run = Callable[..., None]
+Launches = Sequence[Callable[[bytes], None]]
+Layout = tuple[tuple[int, ...], ...]  # strides in bytes
+
+
+class Arguments:
+    """From the arrays of a call to the bytes of the struct.
+
+    `names` are the arrays in the order in which the call has them; `kept` says which of the
+    kernels' two own arrays, scratch and measures, a temporary is.
+    """
+
+    def __init__(self, problem: Any, names: Sequence[str], kept: Mapping[str, str]) -> None:
+        sizes, slots = problem.sizes, [kept.get(name, name) for name in names]
+        absent = len(slots)  # behind the given pointers stands a null one
+        self._order = itemgetter(*(slots.index(n) if n in slots else absent for n in _POINTERS))
+        self._strided = [name for name in _STRIDED if name in slots]
+        self._tensors = itemgetter(*map(slots.index, self._strided))
+        self._itemsize = {**dict.fromkeys(_STRIDED, problem.itemsize)}
+        self._itemsize["lse"] = max(problem.itemsize, 4)
+        self._depth = sizes["D"]
+        self._sizes = _SIZES.pack(*(sizes[dim] for dim in ("B", "H", "Hkv", "Nq", "Nk")))
+        self._layouts: dict[Layout, tuple[bytes, bool]] = {}
+
+    def __call__(self, arrays: Sequence[Any], scale: float) -> tuple[bytes, bool]:
+        """The struct, and whether all rows are contiguous and 16-byte aligned."""
+        tensors = self._tensors(arrays)
+        try:
+            addresses = [array.data.ptr for array in arrays]
+            layout = tuple([tensor.strides for tensor in tensors])
+        except AttributeError:  # torch tensors
+            addresses = [pointer(array) for array in arrays]
+            layout = self._layout(tensors)
+        rest, aligned = self._layouts.get(layout) or self._describe(layout)
+        addresses.append(0)
+        packed = _CALL.pack(*self._order(addresses), scale) + rest
+        if aligned:
+            joined = 0
+            for address in self._tensors(addresses):
+                joined |= address
+            aligned = joined % _VECTOR == 0
+        return packed, aligned
+
+    def _layout(self, tensors: Sequence[Any]) -> Layout:
+        return tuple(
+            tuple(self._itemsize[name] * stride for stride in strides_in_elements(tensor))
+            for name, tensor in zip(self._strided, tensors, strict=True)
+        )
+
+    def _describe(self, layout: Layout) -> tuple[bytes, bool]:
+        """The part of the struct that follows from sizes and strides, and whether rows align."""
+        found: dict[str, tuple[int, ...]] = {}
+        aligned = self._depth * self._itemsize["q"] % _VECTOR == 0
+        for name, strides in zip(self._strided, layout, strict=True):
+            size = self._itemsize[name]
+            if any(stride % size for stride in strides):
+                raise ShapeError(f"{name}: its strides {strides} are no multiples of its elements.")
+            elements = tuple(stride // size for stride in strides)
+            found[name] = elements if len(elements) == 4 else (*elements, 0)
+            if name != "lse":
+                aligned &= elements[3] == 1 and not any(s % _VECTOR for s in strides[:3])
+        ordered = (number for name in _STRIDED for number in found.get(name, (0, 0, 0, 0)))
+        described = self._sizes + _STRIDES.pack(*ordered), aligned
+        self._layouts[layout] = described
+        return described
+
+
+def bind(
+    problem: Any,
+    names: Sequence[str],
+    plan: Callable[[bool], Launches],
+    kept: Mapping[str, str],
+) -> Run:
+    """`run(*arrays, scale)`: the launches that `plan` gives for aligned rows, or for any others.
+
+    The likelier of the two is there from the start, the other from the first call that needs it.
+    """
+    arguments = Arguments(problem, names, kept)
+    likely = problem.sizes["D"] * problem.itemsize % _VECTOR == 0
+    launches: dict[bool, Launches] = {likely: plan(likely)}
+
+    def run(*values: Any) -> None:
+        packed, aligned = arguments(values[:-1], values[-1])
+        steps = launches.get(aligned)
+        if steps is None:
+            steps = launches[aligned] = plan(aligned)
+        for launch in steps:
+            launch(packed)
+
+    return run
