@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import ShapeError
-from autotune.libraries import Form, Library
+from autotune.libraries import Form, Library, library_of
 from autotune.model.problem import Problem, dtype_itemsize
 from autotune.model.traits import intermediate_shapes
 from autotune.model.variant import Variant
@@ -34,10 +34,11 @@ class Layout:
         """ShapeError for a workspace that is no array of enough bytes of that library."""
         shape, dtype = getattr(workspace, "shape", None), getattr(workspace, "dtype", None)
         fits = shape is not None and len(shape) == 1 and shape[0] >= self.nbytes
-        if not fits or str(dtype).rpartition(".")[2] != "uint8" or not library.packed(workspace):
+        fits = fits and str(dtype).rpartition(".")[2] == "uint8"
+        if not fits or library_of(workspace).name != library.name or not library.packed(workspace):
             raise ShapeError(
-                f"{what}: workspace is a packed uint8 array of at least {self.nbytes} bytes, got "
-                f"{dtype} {shape}."
+                f"{what}: workspace is a packed uint8 array of {library.name}'s of at least "
+                f"{self.nbytes} bytes, got {dtype} {shape}."
             )
 
 

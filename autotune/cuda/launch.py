@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from autotune.cuda.source import CudaSource, Macro
 
 Launch = Callable[..., None]
-_Frame = tuple[Any, int, Any]
+_Frame = tuple[memoryview, int, Any]
 
 _CODE = re.compile(r"S\d+|[PqQiIdfhHbB?]")
 _MAX_THREADS, _SHARED, _CONST, _LOCAL, _REGISTERS = 0, 1, 2, 3, 4  # CU_FUNC_ATTRIBUTE_...
@@ -201,7 +201,8 @@ def _launcher(
     arguments: str,
 ) -> Launch:
     packing, offsets, structs = _fields(arguments)
-    pack = packing.pack_into
+    pack, one_struct = packing.pack_into, structs and len(offsets) == 1
+    (gx, gy, gz), (bx, by, bz) = grid, block
     handles: dict[Any, int] = {}
     frames: list[_Frame] = []  # taking from and giving back to a list are atomic
     launch_kernel: Any = None
@@ -211,28 +212,32 @@ def _launcher(
     def prepare() -> int:
         nonlocal launch_kernel, current, device
         cuda = _cuda()
+        handle = handles[cuda.runtime.getDevice()] = function.handle(shared)
         launch_kernel, current = cuda.driver.launchKernel, cuda.get_current_stream
         device = cuda.runtime.getDevice
-        handles[device()] = function.handle(shared)
-        return handles[device()]
+        return handle
 
     def launch(*values: Any) -> None:
         try:
             handle = handles[device()]
         except KeyError:
             handle = prepare()
-        if structs:
+        if structs and not (one_struct and values[0].__class__ is bytes):
             values = tuple([_as_bytes(value) for value in values])
         try:
             frame = frames.pop()
         except IndexError:
             frame = _frame(packing.size, offsets)
-        pack(frame[0], 0, *values)
+        if one_struct:
+            frame[0][:] = values[0]
+        else:
+            pack(frame[0], 0, *values)
         stream = current().ptr
         try:
-            launch_kernel(handle, *grid, *block, shared, stream, frame[1], 0)
+            launch_kernel(handle, gx, gy, gz, bx, by, bz, shared, stream, frame[1], 0)
         except Exception as error:
-            _launch_again(error, (handle, *grid, *block, shared, stream, frame[1], 0), function)
+            again = (handle, *grid, *block, shared, stream, frame[1], 0)
+            _launch_again(error, again, function)
         frames.append(frame)
 
     return launch
@@ -247,7 +252,7 @@ def _frame(size: int, offsets: list[int]) -> _Frame:
     values = ctypes.create_string_buffer(max(size, 1))
     start = ctypes.addressof(values)
     table = (ctypes.c_void_p * max(len(offsets), 1))(*(start + each for each in offsets))
-    return values, ctypes.addressof(table), table
+    return memoryview(values).cast("B")[:size], ctypes.addressof(table), table
 
 
 def _launch_again(error: Exception, arguments: tuple[int, ...], function: CudaFunction) -> None:

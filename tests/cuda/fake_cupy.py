@@ -77,6 +77,7 @@ class ndarray(NDArrayOperatorsMixin):  # noqa: N801
         else:
             array = np.ndarray(shape, dtype, memptr.memory, memptr.offset, strides)
         self._host, self._device = array, fake.device_id
+        self._owner: Any = None
 
     @classmethod
     def _of(cls, array: np.ndarray[Any, Any]) -> ndarray:
@@ -175,6 +176,9 @@ class ndarray(NDArrayOperatorsMixin):  # noqa: N801
         return device_side(value) if isinstance(value, np.ndarray) else value
 
 
+ndarray.__module__ = "cupy"
+
+
 class CUDADriverError(RuntimeError):
     def __init__(self, status: int, text: str = "") -> None:
         super().__init__(f"CUDA_ERROR_{status}: {text or 'fake error'}")
@@ -264,7 +268,7 @@ class MemoryPool:
         self.used += size
         self.taken += 1
         self.total = max(self.total, self.used)
-        weakref.finalize(block, self._give_back, size)
+        weakref.finalize(memory, self._give_back, size)  # what views of it keep alive
         return Memory(block)
 
     def _give_back(self, size: int) -> None:
@@ -568,6 +572,11 @@ class FakeCupy(types.ModuleType):
     def asarray(self, array: Any, dtype: Any = None, **_: Any) -> ndarray:
         if isinstance(array, ndarray):
             return array if dtype in (None, array.dtype) else array.astype(dtype)
+        parts = getattr(array, "__cuda_array_interface__", None)
+        if parts is not None:
+            made = ndarray._of(at(parts["data"][0], parts["shape"], parts["typestr"]))
+            made._owner = array
+            return made
         return ndarray._of(np.array(array, dtype))
 
     def array(self, array: Any, dtype: Any = None, **_: Any) -> ndarray:
@@ -597,12 +606,16 @@ def current() -> FakeCupy:
 
 def install(monkeypatch: Any) -> FakeCupy:
     """Make `import cupy` give a fresh fake for one test."""
-    from autotune.cuda import launch
+    from autotune.cuda import launch, streams
+    from autotune.libraries import known
 
+    for kind in [each for each in known if each.__module__ == "cupy"]:
+        monkeypatch.delitem(known, kind)
     fake = FakeCupy()
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setitem(sys.modules, "cupy.cuda", fake.cuda)
     monkeypatch.setattr(sys.modules[__name__], "_current", [fake])
     Stream.null = Stream(null=True)
     launch._cuda.cache_clear()
+    streams.several_devices.cache_clear()
     return fake
