@@ -33,7 +33,7 @@ def pin(
     chosen = registry.variant(operation, variant)
     config = _completed(chosen, device, given) if given else None
     if problem is not None:
-        reason = why_not(chosen, problem, device.kind)
+        reason = why_not(chosen, problem, device.kind, device.limits)
         if reason is None and config is not None:
             reason = inadmissible(chosen, problem, config, device)
         if reason is not None:

@@ -44,7 +44,7 @@ def expected_seconds(
     """
     total = _TRIAL_OVERHEAD
     for variant in variants:
-        if why_not(variant, problem, device.kind) is None:
+        if why_not(variant, problem, device.kind, device.limits) is None:
             config = default_config(variant, problem, device)
             if config is not None:
                 call = estimate_seconds(variant, problem, config)

@@ -42,7 +42,7 @@ def _chosen(problem: Problem, device: Device, name: str | None) -> Candidate:
         served = server().serve(problem, device, Wish())
         return Candidate(served.variant, served.config)
     variant = registry.variant(problem.operation, name)
-    reason = why_not(variant, problem, device.kind)
+    reason = why_not(variant, problem, device.kind, device.limits)
     config = None if reason else default_config(variant, problem, device)
     if config is None:
         why = reason or "no config satisfies its constraints"

@@ -189,7 +189,7 @@ def skipped(problem: Problem | None, device: Device) -> list[Loss]:
     if problem is None:
         return []
     reasons = {
-        each.name: why_not(each, problem, device.kind)
+        each.name: why_not(each, problem, device.kind, device.limits)
         for each in registry.variants(problem.operation)
         if each.device == device.kind
     }

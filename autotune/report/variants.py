@@ -75,7 +75,7 @@ def variant_document(variant: Variant, device: Device, problem: Problem | None) 
 def why_not_here(variant: Variant, device: Device, problem: Problem | None) -> str | None:
     """Why the variant cannot run on the device (for the problem, when there is one), or None."""
     if problem is not None:
-        return why_not(variant, problem, device.kind)
+        return why_not(variant, problem, device.kind, device.limits)
     if variant.device != device.kind:
         return f"runs on {variant.device}, not on {device.kind}"
     return variant.unavailable()
@@ -83,7 +83,7 @@ def why_not_here(variant: Variant, device: Device, problem: Problem | None) -> s
 
 def _at(variant: Variant, device: Device, problem: Problem) -> dict[str, Any] | None:
     """The default config at a problem, its prediction, and the number of admissible configs."""
-    if why_not(variant, problem, device.kind) is not None:
+    if why_not(variant, problem, device.kind, device.limits) is not None:
         return None
     config = default_config(variant, problem, device)
     if config is None:
