@@ -20,7 +20,8 @@ def fingerprint(variant: Variant) -> str:
 
     It covers the declarations of variant and operation (not their names), the functions they are
     made of, and whatever those reach through globals, closures, default arguments and imports in
-    their bodies: functions, classes, module-level constants, files named by a module-level `Path`.
+    their bodies: functions, classes, module-level constants, files named by a module-level `Path`,
+    CUDA sources with all that they include.
     The walk stays within the plugin: the standard library, this engine and other installed
     distributions count by name (and by version, unless `toolchain` has it). Comments, docstrings
     and layout do not count, nor do the version of Python, paths, or the order of registration.

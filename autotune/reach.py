@@ -15,6 +15,7 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
+from autotune.cuda.source import CudaSource
 from autotune.model import Operation, Variant
 from autotune.source import absolute_module, function_text, imports_in, names_in, source_file
 
@@ -105,6 +106,7 @@ class Reach:
             (partial, lambda v, label: self._visit_all((v.func, v.args, v.keywords), label)),
             (Variant, self._visit_variant),
             (Operation, self._visit_operation),
+            (CudaSource, self._visit_cuda),
             (property, lambda v, label: self._visit_all((v.fget, v.fset, v.fdel), label)),
             (staticmethod | classmethod, lambda v, label: self.visit(v.__func__, label)),
         )
@@ -131,6 +133,10 @@ class Reach:
     def _visit_operation(self, operation: Operation, label: str) -> None:
         self.homes.add(_top(operation.reference))
         self._visit_fields(operation, label)
+
+    def _visit_cuda(self, source: CudaSource, label: str) -> None:
+        with contextlib.suppress(OSError):
+            self.facts.add(f"{label} compiles {source.digest}")
 
     def _visit_fields(self, value: Any, label: str) -> None:
         self.facts.add(f"{label} is {type(value).__qualname__}")
