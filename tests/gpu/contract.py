@@ -1,0 +1,260 @@
+"""What every variant on CUDA must do, and the cases on which it is held to that."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from autotune.arrays import Guarded, array_dtype, poison, same_bits
+from autotune.cuda.ahead import compiling_for
+from autotune.cuda.launch import architecture_of
+from autotune.cuda.nvrtc import CompileError
+from autotune.expected import Expected, expected_outputs
+from autotune.inputs import Buffers, make_buffers
+from autotune.memory import Memory
+from autotune.model import Config, Problem, Variant, is_deterministic
+from autotune.model.space import configs, default_config, why_not
+from autotune.model.traits import intermediate_shapes
+from autotune.plugins import load_plugins
+from autotune.registry import registry
+from autotune.verify import judge
+
+REPEATS = 20
+_RANDOM_AMONG = 400  # a random config is one of the first so many
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem, and what is unusual about it."""
+
+    dims: tuple[tuple[str, int], ...]
+    causal: bool = False
+    layout: str = "packed"
+    scale: float | None = None
+    gain: float = 1.0  # of all inputs
+    shifted: bool = False  # every array starts one element behind an aligned address
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], **unusual: Any) -> Case:
+        """From (B, H, Hkv, Nq, Nk, D)."""
+        return cls(tuple(zip(("B", "H", "Hkv", "Nq", "Nk", "D"), shape, strict=True)), **unusual)
+
+    def __str__(self) -> str:
+        words = [f"{name}{size}" for name, size in self.dims]
+        words += [f"scale{self.scale}"] if self.scale is not None else []
+        words += [f"gain{self.gain:g}"] if self.gain != 1 else []
+        words += ["causal"] if self.causal else []
+        words += ["shifted"] if self.shifted else []
+        return "-".join((*words, *([self.layout] if self.layout != "packed" else [])))
+
+
+# Ragged lengths and first-class depths, each at least once, with all that may come together.
+SHAPES = (
+    Case.of((2, 1, 1, 7, 7, 40), causal=True, layout="strided"),
+    Case.of((1, 2, 1, 8, 65, 72), causal=True),
+    Case.of((1, 4, 2, 63, 63, 80), layout="strided"),
+    Case.of((2, 2, 2, 65, 7, 96), causal=True),  # the first queries attend nothing
+    Case.of((1, 2, 1, 127, 1000, 128)),
+    Case.of((1, 1, 1, 129, 129, 192), causal=True, layout="strided"),
+    Case.of((1, 3, 1, 1000, 129, 256)),
+    Case.of((1, 2, 2, 129, 63, 7)),
+    Case.of((1, 1, 1, 33, 70, 1), layout="strided"),
+    Case.of((2, 2, 1, 1000, 1000, 64)),
+)
+# Kernels know nothing of lengths, so that these share theirs (D and causal are theirs).
+SMALL = (
+    Case.of((1, 1, 1, 1, 1, 64), causal=True),
+    Case.of((1, 1, 1, 0, 5, 64), causal=True),
+    Case.of((1, 2, 1, 5, 0, 64), causal=True),
+)
+SCALES = (
+    Case.of((1, 2, 1, 129, 200, 64), scale=-0.3, causal=True),
+    Case.of((1, 1, 1, 129, 129, 64), scale=0.0, causal=True),
+)
+REPEATED = Case.of((1, 2, 1, 300, 333, 64), causal=True)
+SHIFTED = Case.of((2, 1, 1, 150, 150, 64), shifted=True)
+
+
+def magnitudes(dtype: str) -> Case:
+    """Logits of about 1e4; in float16, products beyond its range."""
+    gain = {"float16": 1000.0, "bfloat16": 30.0}.get(dtype, 40.0)
+    return Case.of((1, 1, 1, 200, 300, 64), gain=gain, causal=True)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A variant by name on a case; `seed` None is its default config, else a random one."""
+
+    operation: str
+    variant: str
+    dtype: str
+    case: Case
+    seed: int | None = None
+
+    def __str__(self) -> str:
+        how = "default" if self.seed is None else f"random{self.seed}"
+        return f"{self.operation}-{self.variant}-{self.dtype}-{self.case}-{how}"
+
+    @property
+    def declared(self) -> Variant:
+        """The variant."""
+        load_plugins()
+        return registry.variant(self.operation, self.variant)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem."""
+        load_plugins()
+        case = self.case
+        operation = registry.operation(self.operation)
+        shape = dict(case.dims)
+        return Problem.of(operation, shape, self.dtype, layout=case.layout, causal=case.causal)
+
+    def config(self, device: Any) -> Config | None:
+        """Its config on a device; None if the variant does not admit the problem there."""
+        variant, problem = self.declared, self.problem
+        if why_not(variant, problem, "cuda", device.limits):
+            return None
+        if self.seed is None:
+            return default_config(variant, problem, device)
+        admitted = list(islice(configs(variant, problem, device), _RANDOM_AMONG))
+        return random.Random(f"{self}").choice(admitted) if admitted else None
+
+
+def candidates(
+    cases: tuple[Case, ...], prefixes: tuple[str, ...], *, seed: int | None = None, share: int = 1
+) -> Iterator[Candidate]:
+    """The variants on CUDA whose names start with one of the prefixes, on the cases.
+
+    Each case takes the next dtype of its variant. With `share` n every variant takes each n-th
+    case only, its neighbour those in between.
+    """
+    load_plugins()
+    for operation in registry.operations():
+        found = (each for each in registry.variants(operation) if each.device == "cuda")
+        wanted = (each for each in found if each.name.startswith(prefixes))
+        for place, variant in enumerate(wanted):
+            dtypes = variant.dtypes or operation.dtypes
+            for number, case in enumerate(cases[place % share :: share]):
+                dtype = dtypes[(number + place) % len(dtypes)]
+                yield Candidate(operation.name, variant.name, dtype, case, seed)
+
+
+def compile_candidate(candidate: Candidate, device: Any) -> None:
+    """Have its kernels on disk; a failure shows when the test runs."""
+    config = candidate.config(device)
+    if config is None:
+        return
+    arch = architecture_of(str(device.limits["compute"]))
+    with suppress(CompileError), compiling_for(arch):
+        candidate.declared.build(candidate.problem, config)
+
+
+class Bound:
+    """A candidate built for its case, with guarded arrays around it."""
+
+    def __init__(self, candidate: Candidate, config: Config, memory: Memory) -> None:
+        self.candidate, self.memory = candidate, memory
+        variant, problem = candidate.declared, candidate.problem
+        self.buffers = _buffers(candidate.case, problem, memory)
+        self.run = variant.build(problem, config)
+        shapes = intermediate_shapes(variant, problem, config)
+        self.intermediates = [
+            Guarded.empty(shape, array_dtype(dtype), allocate=memory.allocate)
+            for shape, dtype in shapes
+        ]
+
+    def __call__(self) -> tuple[Any, ...]:
+        """Outputs of one run on poisoned outputs and intermediates."""
+        buffers = self.buffers
+        buffers.reset()
+        for each in self.intermediates:
+            poison(each.array)
+        arrays = (*buffers.input_arrays, *(each.array for each in buffers.fresh))
+        self.run(*arrays, *(each.array for each in self.intermediates), *buffers.scalars)
+        return tuple(output.copy() for output in buffers.output_arrays)
+
+    def problems(self, outputs: tuple[Any, ...], expected: tuple[Expected, ...]) -> str | None:
+        """What is wrong with a run, or None."""
+        verdict = judge(outputs, expected, self.buffers)
+        if not verdict.passed:
+            return verdict.reason
+        names = (array.name for array in self.candidate.declared.intermediates)
+        for name, each in zip(names, self.intermediates, strict=True):
+            if not each.intact():
+                return f"wrote outside of {name}"
+        return None
+
+
+def check(candidate: Candidate, device: Any, memory: Memory) -> None:
+    """One run: right within the gate's bounds, nothing written outside, inputs unchanged."""
+    bound = _bound(candidate, device, memory)
+    outputs = bound()
+    assert bound.problems(outputs, expected_outputs(bound.buffers)) is None
+
+
+def check_repeats(candidate: Candidate, device: Any, memory: Memory) -> None:
+    """The same bits from every run, where the variant's passes say so."""
+    if not is_deterministic(candidate.declared):
+        pytest.skip(f"{candidate.variant} adds atomically")
+    bound = _bound(candidate, device, memory)
+    first = bound()
+    for number in range(1, REPEATS):
+        again = bound()
+        assert all(map(same_bits, first, again)), f"run {number} differs from the first"
+
+
+def _bound(candidate: Candidate, device: Any, memory: Memory) -> Bound:
+    config = candidate.config(device)
+    if config is None:
+        why = why_not(candidate.declared, candidate.problem, "cuda", device.limits)
+        pytest.skip(why or "no config fits")
+    return Bound(candidate, config, memory)
+
+
+def _buffers(case: Case, problem: Problem, memory: Memory) -> Buffers:
+    """Buffers with the case's scale and magnitudes; out and lse follow from q, k and v."""
+    buffers = make_buffers(problem, memory=memory)
+    if case.shifted:
+        buffers = replace(
+            buffers,
+            inputs=tuple(_shifted(each, memory) for each in buffers.inputs),
+            fresh=tuple(_shifted(each, memory) for each in buffers.fresh),
+        )
+    names = [tensor.name for tensor in problem.operation.inputs]
+    arrays = dict(zip(names, buffers.input_arrays, strict=True))
+    for name in {"q", "k", "v", "grad_out"} & arrays.keys():
+        arrays[name][...] = arrays[name].astype("float64") * case.gain
+    scalars = buffers.scalars if case.scale is None else (case.scale,)
+    if {"out", "lse"} <= arrays.keys():
+        _fill_residuals(arrays, problem, scalars[0])
+    unchanged = {place: memory.witness(array) for place, array in enumerate(buffers.input_arrays)}
+    return replace(buffers, scalars=scalars, _unchanged=unchanged)
+
+
+def _fill_residuals(arrays: Mapping[str, Any], problem: Problem, scale: float) -> None:
+    attention = registry.operation("attention")
+    wide = [arrays[name].astype("float64") for name in ("q", "k", "v")]
+    out, lse = attention.reference(*wide, **problem.flags, scale=scale)
+    arrays["out"][...], arrays["lse"][...] = out, lse
+
+
+def _shifted(each: Guarded, memory: Memory) -> Guarded:
+    """The same values, one element behind where they were: guards on both sides again."""
+    array = each.array
+    size, item = array.size, array.dtype.itemsize
+    longer = Guarded.empty((size + 2,), array.dtype, allocate=memory.allocate)
+    guards = tuple(longer.array[edge : edge + 1].view("uint8") for edge in (0, size + 1))
+    for guard in guards:
+        guard[...] = 0xA5
+    inner = longer.array[1 : size + 1].reshape(array.shape)
+    inner[...] = array
+    assert item > 1
+    return Guarded(inner, (*longer._edges, *guards))

@@ -1,0 +1,73 @@
+"""The tiled variants on this machine's GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from contract import (
+    REPEATED,
+    SCALES,
+    SHAPES,
+    SHIFTED,
+    SMALL,
+    Candidate,
+    candidates,
+    check,
+    check_repeats,
+    magnitudes,
+)
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("compiled")]
+
+TILED = ("cuda_dmma", "cuda_tf32x3", "cuda_mma", "cuda_simt", "cuda_wgmma", "cuda_split_half")
+
+
+def _large() -> list[Candidate]:
+    """Every variant in each of its dtypes on the large magnitudes of that dtype."""
+    return [
+        Candidate(each.operation, each.variant, dtype, magnitudes(dtype))
+        for each in candidates((REPEATED,), TILED)
+        for dtype in each.declared.dtypes
+    ]
+
+
+def _forwards() -> list[Candidate]:
+    return [each for each in candidates((SHIFTED,), TILED) if each.operation == "attention"]
+
+
+@pytest.mark.parametrize("candidate", list(candidates(SHAPES, TILED, share=2)), ids=str)
+def test_shapes(candidate: Candidate, device: Any, memory: Any) -> None:
+    check(candidate, device, memory)
+
+
+@pytest.mark.parametrize(
+    "candidate", list(candidates(SHAPES[4:8], TILED, share=2, seed=1)), ids=str
+)
+def test_random_configs(candidate: Candidate, device: Any, memory: Any) -> None:
+    check(candidate, device, memory)
+
+
+@pytest.mark.parametrize("candidate", list(candidates(SMALL, TILED)), ids=str)
+def test_one_query_or_none(candidate: Candidate, device: Any, memory: Any) -> None:
+    check(candidate, device, memory)
+
+
+@pytest.mark.parametrize("candidate", list(candidates(SCALES, TILED)), ids=str)
+def test_negative_and_zero_scale(candidate: Candidate, device: Any, memory: Any) -> None:
+    check(candidate, device, memory)
+
+
+@pytest.mark.parametrize("candidate", _large(), ids=str)
+def test_large_magnitudes(candidate: Candidate, device: Any, memory: Any) -> None:
+    check(candidate, device, memory)
+
+
+@pytest.mark.parametrize("candidate", _forwards(), ids=str)
+def test_unaligned_addresses(candidate: Candidate, device: Any, memory: Any) -> None:
+    check(candidate, device, memory)
+
+
+@pytest.mark.parametrize("candidate", list(candidates((REPEATED,), TILED)), ids=str)
+def test_repeats(candidate: Candidate, device: Any, memory: Any) -> None:
+    check_repeats(candidate, device, memory)
