@@ -75,7 +75,7 @@ def compile_clock() -> Iterator[Callable[[], float]]:
 def compile_cubin(text: str, name: str, options: Sequence[str]) -> bytes:
     """Machine code of a source text, called `name` in messages.
 
-    `options` name one real architecture (`--gpu-architecture=sm_90`).
+    The first of `options` names a real architecture (`--gpu-architecture=sm_90`).
     """
     nvrtc, program = library(), ctypes.c_void_p()
     created = nvrtc.nvrtcCreateProgram(
@@ -91,7 +91,8 @@ def compile_cubin(text: str, name: str, options: Sequence[str]) -> bytes:
         _spent[0] += perf_counter() - started
         if status:
             log = _text(program, "ProgramLog")
-            raise CompileError(f"{name} does not compile: {first_error(log, status)}", log)
+            where = f"{name} does not compile ({' '.join(options[:1])})"
+            raise CompileError(f"{where}: {first_error(log, status)}", log)
         return _bytes(program, "CUBIN")
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))

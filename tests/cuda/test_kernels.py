@@ -277,3 +277,34 @@ def test_the_reference_serves_on_the_device_where_nothing_else_can(gpu: Any, tor
     tensors = [torch.on(each) for each in (x, y, np.empty((3, 8)), np.empty(3))]
     executable(*tensors, 2.0)
     np.testing.assert_allclose(tensors[2]._array, 2 * (x + y))
+
+
+def test_building_compiles_and_loads_and_launches_nothing(gpu: Any) -> None:
+    from autotune.execution import Executable
+    from autotune.model import Problem
+    from autotune.registry import registry
+
+    problem = Problem.of(gpu_sum, (3, 8), "float64")
+    Executable(registry.variant(gpu_sum, "cuda_sum"), problem, {}, Gpu())
+    assert len(gpu.loaded) == 1
+    assert not gpu.launched
+
+
+def test_what_a_builder_needs_compiled_is_known_without_a_gpu(
+    compiled: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    from autotune.cuda.launch import collecting
+    from autotune.model import Problem
+    from autotune.registry import registry
+
+    monkeypatch.setitem(sys.modules, "cupy", None)  # importing it fails
+    problem = Problem.of(gpu_sum, (3, 8), "float32")
+    with collecting() as found:
+        registry.variant(gpu_sum, "cuda_sum").build(problem, {})
+    for each in found:
+        each.function.compile("sm_120")
+    ((name, options),) = compiled
+    assert name == "toy.cu"
+    assert {"--gpu-architecture=sm_120", "-DREAL=float32"} <= set(options)

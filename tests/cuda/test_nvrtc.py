@@ -42,7 +42,10 @@ def test_an_error_is_one_line_with_file_and_line(source: CudaSource) -> None:
     with pytest.raises(nvrtc.CompileError) as caught:
         source.compile({"REAL": "quadruple"})
     message = str(caught.value)
-    assert 'scale.cu does not compile: scale.cu:3: identifier "quadruple" is undefined' in message
+    assert message == (
+        "scale.cu does not compile (--gpu-architecture=sm_90): "
+        'scale.cu:3: identifier "quadruple" is undefined'
+    )
     assert "\n" not in message
     assert len(caught.value.log.splitlines()) > 1
 
@@ -53,7 +56,7 @@ def test_errors_in_headers_and_missing_ones_are_named(source: CudaSource) -> Non
     with pytest.raises(nvrtc.CompileError, match=r"real.cuh:1: expected an expression"):
         source.compile()
     header.unlink()
-    with pytest.raises(nvrtc.CompileError, match=r'scale.cu:2: could not open source file "real'):
+    with pytest.raises(nvrtc.CompileError, match=r'scale.cu:2: \w+( not)? open source file "real'):
         source.compile()
     with pytest.raises(nvrtc.CompileError, match="sm_12345"):
         source.compile(arch="sm_12345")

@@ -106,3 +106,23 @@ def test_a_strict_kernel_stays_strict_when_its_variant_fails(bench) -> None:
     kernel = dispatch(bench.operation, (3, 8), strict=True)
     with pytest.raises(NoPolicyError):
         kernel(*bench.arrays())
+
+
+def test_a_workspace_holds_the_temporaries(bench) -> None:
+    bench.keep((3, 8), {"roomy": 1e-6})
+    kernel = dispatch(bench.operation, (3, 8))
+    assert (kernel.variant, kernel.workspace_bytes) == ("roomy", 512)  # 3 * 8 * 4 of 4 bytes
+    x, y = bench.arrays()
+    workspace = np.zeros(512, np.uint8)
+    np.testing.assert_allclose(kernel(x, y, workspace=workspace), 8 * (x + y), rtol=1e-6)
+    with pytest.raises(ShapeError, match="at least 512 bytes"):
+        kernel(x, y, workspace=workspace[:511])
+    assert kernel.variant == "roomy"
+
+
+def test_things_that_are_no_arrays_are_named(bench) -> None:
+    kernel = dispatch(bench.operation, (3, 8))
+    with pytest.raises(ShapeError, match="got a list among them"):
+        kernel([[1.0]], [[2.0]])
+    with pytest.raises(ShapeError, match="takes 2 arrays"):
+        kernel()
