@@ -11,6 +11,7 @@ from autotune.errors import ShapeError, UnknownNameError, UserError
 from autotune.libraries import common_library, library_of, place_name
 from autotune.model.operation import Operation
 from autotune.model.problem import Problem
+from autotune.modes import require_mode
 from autotune_policies import Constraints
 
 OPTIONS = (
@@ -18,9 +19,6 @@ OPTIONS = (
     *("strict", "tune_on_miss"),
 )
 """Options of dispatch that are not the operation's own flags and scalars."""
-
-
-MODES = ("cold", "hot", "graph")
 
 NO_CONSTRAINTS = Constraints()
 
@@ -38,8 +36,7 @@ class Wish:
     def of(cls, options: Mapping[str, Any]) -> Wish:
         """The wish among the options of dispatch."""
         mode = options.get("mode", "cold")
-        if mode not in MODES:
-            raise UnknownNameError("mode", str(mode), MODES)
+        require_mode(mode)
         for name in ("max_workspace", "max_error"):
             limit = options.get(name)
             if limit is not None and (

@@ -20,6 +20,7 @@ from autotune.model.problem import Config, Problem
 from autotune.model.space import default_config, inadmissible, why_not
 from autotune.model.traits import is_deterministic, workspace_bytes
 from autotune.model.variant import Variant
+from autotune.modes import require_mode
 from autotune.plugins import load_plugins
 from autotune.registry import registry
 from autotune.settings import settings
@@ -120,6 +121,7 @@ class Server:
 
     def serve(self, problem: Problem, device: Any, wish: Wish) -> Served:
         """Choose: pinned, tuned, interpolated, family; then tune, predict or fall back."""
+        require_mode(wish.mode, device.kind)
         admitted = self._admitted(problem, device)
         resolution = self._resolve(problem, device, wish, admitted)
         if resolution.origin is not None:
@@ -149,7 +151,7 @@ class Server:
             variant.name: variant
             for variant in registry.variants(problem.operation)
             if (name, variant.name) not in self._quarantined
-            and why_not(variant, problem, device.kind) is None
+            and why_not(variant, problem, device.kind, device.limits) is None
         }
 
     def _resolve(
@@ -200,7 +202,7 @@ class Server:
                 problem.operation,
                 dims=dict(problem.sizes),
                 dtype=problem.dtype,
-                device=device.identity,
+                device=device.address,
                 mode=wish.mode,
                 budget="10s",
                 **problem.flags,

@@ -138,8 +138,8 @@ def problem_options(problem: Problem) -> str:
 
 def tune_command(problem: Problem, *, mode: str = "cold") -> str:
     """The command that measures this problem."""
-    hot = " --mode hot" if mode == "hot" else ""
-    return f"autotune tune {problem.operation.name} {problem_options(problem)}{hot}"
+    other = f" --mode {mode}" if mode != "cold" else ""
+    return f"autotune tune {problem.operation.name} {problem_options(problem)}{other}"
 
 
 def dispatch_call(problem: Problem, *, mode: str = "cold") -> str:
@@ -151,10 +151,9 @@ def dispatch_call(problem: Problem, *, mode: str = "cold") -> str:
         sizes[alias] = problem.sizes[targets[0]]
     shape = tuple(sizes[name] for name in names)
     flags = "".join(f", {n}={v!r}" for n, v in problem.flags.items() if v != operation.flags.get(n))
-    hot = ', mode="hot"' if mode == "hot" else ""
+    other = f', mode="{mode}"' if mode != "cold" else ""
     if operation.sizes_from_shape(shape) != dict(problem.sizes):
         short = short_shape(operation, problem.sizes)
-        return (
-            f"dispatch({operation.name!r}, dims=dict({short}), dtype={problem.dtype!r}{flags}{hot})"
-        )
-    return f"dispatch({operation.name!r}, {shape}, dtype={problem.dtype!r}{flags}{hot})"
+        spec = f"dims=dict({short})"
+        return f"dispatch({operation.name!r}, {spec}, dtype={problem.dtype!r}{flags}{other})"
+    return f"dispatch({operation.name!r}, {shape}, dtype={problem.dtype!r}{flags}{other})"

@@ -11,9 +11,10 @@ from autotune.campaign.campaign import Campaign, CampaignInterrupted
 from autotune.campaign.events import CampaignResult, Event, Failure, Listener, ProblemResult
 from autotune.campaign.session import Settings
 from autotune.device import find_device
-from autotune.errors import CampaignError, ShapeError, UnknownNameError, UserError
+from autotune.errors import CampaignError, ShapeError, UserError
 from autotune.model.operation import Operation
 from autotune.model.problem import Problem
+from autotune.modes import require_mode
 from autotune.plugins import load_plugins
 from autotune.registry import registry
 from autotune.worker.protocol import Mode
@@ -65,7 +66,8 @@ def tune(
         device: a local device by kind or identity; by default the best.
         budget: the most time to spend, "60s", "5m" or seconds; the default config of every
             variant is measured in any case.
-        mode: "cold" (caches evicted before every sample) or "hot".
+        mode: "cold" (caches evicted before every sample), "hot", or on a GPU "graph" (replays of a
+            CUDA graph, cold).
         trials: the most candidates to measure.
         store: the tuning database, open or as a path; by default the user's.
         seed: of the search and of the random inputs.
@@ -99,8 +101,7 @@ def checked_settings(
     *, budget: str | float, mode: str, trials: int | None = None, seed: int = 0
 ) -> Settings:
     """Settings from what a person wrote; UserError names what does not fit."""
-    if mode not in ("cold", "hot"):
-        raise UnknownNameError("mode", str(mode), ("cold", "hot"))
+    require_mode(mode)
     if trials is not None and trials < 1:
         raise UserError(f"trials must be at least 1, got {trials}.")
     if not 0 <= seed < 2**31:

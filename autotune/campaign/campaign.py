@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
-from autotune.campaign.ahead import compile_needed
+from autotune.campaign.ahead import compile_needed, compile_openings
 from autotune.campaign.budget import expected_seconds, share
 from autotune.campaign.events import (
     CampaignEnded,
@@ -24,6 +24,7 @@ from autotune.device import Device, find_device
 from autotune.errors import CampaignError, StoreUnavailableError, UserError
 from autotune.lock import device_lock
 from autotune.model.problem import Problem
+from autotune.modes import require_mode
 from autotune.registry import registry
 from autotune.store import open_tuning_db
 from autotune_tuning_db import DeviceRow, Store, StoreError
@@ -78,6 +79,7 @@ class Campaign:
         self.problems = tuple(dict.fromkeys(problems))
         self.device = device or find_device()
         self.settings = settings or Settings()
+        require_mode(self.settings.mode, self.device.kind)
         self._store = store
         self._emit = progress or silent
         self._make_worker = make_worker
@@ -115,7 +117,7 @@ class Campaign:
 
     def _locked(self, store: Store) -> CampaignResult:
         with (
-            device_lock(self.device.identity, waiting=lambda text: self._emit(Waiting(text))),
+            device_lock(self.device.lock_name, waiting=lambda text: self._emit(Waiting(text))),
             closing(self._make_worker(self.device)) as worker,
         ):
             session = self._session(store, worker)
@@ -167,6 +169,7 @@ class Campaign:
         for index, problem in enumerate(self.problems):
             left = self.settings.budget - (self._clock() - started)
             run = ProblemRun(session, problem, index=index, share=share(left, weights[index:]))
+            compile_openings(session, self.problems[index + 1 : index + 2])
             self._done.append(run.run())
         return CampaignResult(
             self.device.identity,
@@ -183,7 +186,12 @@ class Campaign:
             kind = (problem.operation.name, problem.dtype)
             variants = registry.variants(problem.operation)
             weights.append(
-                expected_seconds(problem, variants, self.device, compiles=kind not in met)
+                expected_seconds(
+                    problem,
+                    variants,
+                    self.device,
+                    compiles=kind not in met and self.device.kind == "cpu",
+                )
             )
             met.add(kind)
         return weights

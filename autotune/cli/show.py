@@ -42,7 +42,9 @@ DeviceOrAll = Annotated[
 ]
 AnyMode = Annotated[
     str | None,
-    typer.Option("--mode", metavar="cold|hot", help="One cache mode only.", show_default=False),
+    typer.Option(
+        "--mode", metavar="cold|hot|graph", help="One cache mode only.", show_default=False
+    ),
 ]
 
 

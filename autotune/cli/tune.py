@@ -23,8 +23,9 @@ Mode = Annotated[
     str | None,
     typer.Option(
         "--mode",
-        metavar="cold|hot",
-        help="cold (default): caches evicted before every sample; hot: data already in cache.",
+        metavar="cold|hot|graph",
+        help="cold (default): caches evicted before every sample; hot: data already in cache; "
+        "graph: replays of a CUDA graph, cold.",
         show_default=False,
     ),
 ]
@@ -76,10 +77,9 @@ def tune(
     an interruption.
     """
     from autotune.cli import tuning
-    from autotune.cli.selection import Words, load_registry
-    from autotune.device import find_device
+    from autotune.cli.selection import Words, load_registry, measuring_device
 
-    machine = find_device(device)
+    machine = measuring_device(device)
     load_registry(plugin)
     given = {"budget": budget, "mode": mode, "trials": trials, "seed": seed}
     chosen = tuning.planned(machine, operation, Words.of(shape, dtype, flags), plan=plan)

@@ -74,7 +74,7 @@ class Worker:
         plugin_files: Iterable[str] = (),
         compile_for: str | None = None,
     ) -> None:
-        self._local, self._device = device, device.identity
+        self._local, self._device = device, device.address
         self._compile_for = compile_for
         self._files = tuple(str(file) for file in plugin_files)
         self._process: _Process | None = None

@@ -14,7 +14,7 @@ from typing import Any
 
 from autotune_tuning_db.keys import PLAIN_NAME, ProblemKey, Scalar
 
-MODES = ("cold", "hot")
+MODES = ("cold", "hot", "graph")
 STAGES = ("search", "race", "profile")
 STATUSES = ("ok", "dropped", "disturbed", "wrong", "failed", "crashed", "timeout", "unavailable")
 
