@@ -88,11 +88,16 @@ def disturbances(samples: Sequence[float], load: Load) -> tuple[str, ...]:
         found.append(f"the hypervisor withheld {load.steal:.0%} of the CPUs")
     if load.throttled:
         found.append("a CPU was throttled")
+    return (*found, *scatter(samples))
+
+
+def scatter(samples: Sequence[float]) -> tuple[str, ...]:
+    """What the times themselves tell of a disturbance, in words."""
     if two_levels(samples) is not None:
-        found.append("the times fall on two levels")
-    elif spread(samples) > SPREAD_LIMIT and median_interval(samples).width > WIDTH_LIMIT:
-        found.append(f"the middle half of the times spreads over {spread(samples):.0%}")
-    return tuple(found)
+        return ("the times fall on two levels",)
+    if spread(samples) > SPREAD_LIMIT and median_interval(samples).width > WIDTH_LIMIT:
+        return (f"the middle half of the times spreads over {spread(samples):.0%}",)
+    return ()
 
 
 def surroundings() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -13,13 +14,26 @@ from autotune.bench import Conditions, Timer
 from autotune.cuda.eviction import CacheEvictor
 from autotune.cuda.memory import DeviceMemory
 from autotune.cuda.timing import EventTimer, graph_timer, hot_timer
+from autotune.cuda.watch import CardState, CardWatch
+from autotune.disturbance import scatter
 from autotune.worker.protocol import Mode
 
 FASTEST_MEMORY = 2.0
 """A call that moves its compulsory bytes so many times faster than a copy is impossible."""
 
-HEAT_SECONDS = 1.5
+HEAT_SECONDS = 1.0
+"""Of work before the first measurement; more until clock and temperature are steady."""
+
+LONGEST_HEAT = 5.0
+IDLE_SECONDS = 0.5
+"""After so long without work clocks have fallen, and a moment of work raises them."""
+
+WAKE_SECONDS = 0.05
+_STEADY_CLOCK, _STEADY_DEGREES = 0.02, 1
 _HEATED_SIZE = 4096
+
+JITTER_SECONDS = 2e-6
+"""Differences between short times that events cannot resolve are no sign of a disturbance."""
 
 
 class CudaBench:
@@ -29,14 +43,15 @@ class CudaBench:
     forgot on another stream is waited for by accident.
     """
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, nvml: Any = None) -> None:
         self.device = device
         self._cupy: Any = import_module("cupy")
         self._cupy.cuda.Device(device.index).use()
         self._stream = self._cupy.cuda.Stream(non_blocking=True)
         self._stream.use()
         self.memory = DeviceMemory()
-        self._settled = False
+        self._watch = CardWatch(device.card, nvml)
+        self._worked = -math.inf
 
     @cached_property
     def evictor(self) -> CacheEvictor:
@@ -54,18 +69,31 @@ class CudaBench:
         return EventTimer(call, reset, self.evictor)
 
     def settle(self) -> None:
-        """Heat the card with products of matrices, once, until its clock is steady."""
-        if self._settled:
-            return
-        self._settled = True
-        matrix = self._cupy.full((_HEATED_SIZE, _HEATED_SIZE), 0.5, "float32")
+        """Heat the card until it is steady, the first time; wake it after a pause."""
+        if self._worked == -math.inf:
+            self._heat()
+        elif time.monotonic() - self._worked > IDLE_SECONDS:
+            self._work(WAKE_SECONDS)
+        self._worked = time.monotonic()
+
+    def _heat(self) -> None:
+        """Real work until neither clock nor temperature changes much, as far as can be read."""
         started = time.monotonic()
-        while time.monotonic() - started < HEAT_SECONDS:
+        states = [self._watch.read()]
+        while (spent := time.monotonic() - started) < LONGEST_HEAT:
+            if spent >= HEAT_SECONDS and steady(states):
+                break
+            self._work(HEAT_SECONDS / 4.0)
+            states.append(self._watch.read())
+        self.memory.release()
+
+    def _work(self, seconds: float) -> None:
+        matrix = self._cupy.full((_HEATED_SIZE, _HEATED_SIZE), 0.5, "float32")
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
             for _ in range(10):
                 matrix @ matrix
             self._stream.synchronize()
-        del matrix
-        self.memory.release()
 
     def synchronize(self) -> None:
         """Wait for the whole device: an error must not show later, beside another candidate."""
@@ -95,11 +123,16 @@ class CudaBench:
 
     def read(self) -> Any:
         """The state of the card."""
-        return None
+        return self._watch.read()
 
     def conditions(self, before: Any, after: Any, samples: Sequence[float]) -> Conditions:
-        """Clocks, temperature, throttling and other processes between two readings."""
-        return Conditions()
+        """Clocks, temperature, throttling, other processes, and scatter of the samples."""
+        self._worked = time.monotonic()
+        facts = {"sm_clock_before_mhz": before.sm_mhz} if before.sm_mhz is not None else {}
+        wide = max(samples) - min(samples) > JITTER_SECONDS
+        return Conditions(
+            facts | after.facts(), (*after.spoils(), *(scatter(samples) if wide else ()))
+        )
 
     def physical_limit(self, compulsory: int, mode: Mode) -> float:
         """What does not fit the L2 at twice the rate of a copy; none when hot."""
@@ -113,3 +146,12 @@ class CudaBench:
         from autotune.fingerprint import toolchain
 
         return toolchain("cuda")
+
+
+def steady(states: Sequence[CardState]) -> bool:
+    """Whether the last three readings agree in clock and temperature, where there are any."""
+    last = states[-3:]
+    clocks = [state.sm_mhz for state in last if state.sm_mhz is not None]
+    degrees = [state.temperature_c for state in last if state.temperature_c is not None]
+    even = not clocks or max(clocks) - min(clocks) <= _STEADY_CLOCK * max(clocks)
+    return even and (not degrees or max(degrees) - min(degrees) <= _STEADY_DEGREES)

@@ -219,7 +219,11 @@ class Worker:
                 stderr=log,
                 pass_fds=(child_in, child_out),
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(definitions["path"])},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(definitions["path"]),
+                    "CUPY_TF32": "0",  # a plain implementation in float32 is one
+                },
             )
         except BaseException:
             os.close(outgoing)

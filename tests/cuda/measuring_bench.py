@@ -31,6 +31,10 @@ class FakeGpu:
     family: str = "cuda-fake"
     label: str = "A fake GPU"
     index: int = 0
+    address: str = "cuda:0"
+    lock_name: str = "cuda-GPU-fake"
+    card: str = "GPU-fake"
+    unusable: str | None = None
     last_level_cache_bytes: int = 1 << 20
     limits: Mapping[str, int] = field(default_factory=lambda: {"compute": 90, "sms": 132})
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -17,7 +17,8 @@ from autotune.cuda import bench as cuda_bench
 def at_work(
     fake_cupy: Any, compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Lab]:
-    monkeypatch.setattr(cuda_bench, "HEAT_SECONDS", 0.0)
+    monkeypatch.setattr(cuda_bench, "LONGEST_HEAT", 0.0)
+    monkeypatch.setattr(cuda_bench, "WAKE_SECONDS", 0.0)
     with lab(fake_cupy, tmp_path) as found:
         yield found
 

@@ -22,6 +22,8 @@ class StandIn:
     family: str = "cuda"
     label: str = "stand-in"
     index: int = 0
+    card: str = "GPU-none"
+    address: str = "cuda:0"
     last_level_cache_bytes: int = 50 << 20
     limits: Any = field(
         default_factory=lambda: {
