@@ -46,7 +46,8 @@ DeviceName = Annotated[
     typer.Option(
         "--device",
         metavar="NAME",
-        help="cpu, or an identity from `autotune devices`; left out: the best one here.",
+        help="cpu, cuda, cuda:1, a card such as h200, or an identity from `autotune devices`; "
+        "left out: the best one here.",
         show_default=False,
     ),
 ]

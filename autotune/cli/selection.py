@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.cli.answer import say
+from autotune.device import Device
 from autotune.errors import UserError
 from autotune.model.operation import Operation
 from autotune.model.problem import Problem
@@ -42,6 +44,20 @@ def load_registry(plugins: Sequence[str] | None) -> None:
     load_plugins()
     for file in plugins or ():
         load_file(file)
+
+
+def measuring_device(name: str | None) -> Device:
+    """The device to measure on; which GPU that is, or which is left out and why, goes to stderr."""
+    from autotune.device import described, find_device, local_devices
+
+    device = find_device(name)
+    if device.kind != "cpu":
+        say(f"on {described(device)}.")
+    elif name is None:
+        for each in local_devices():
+            if each.unusable is not None:
+                say(f"{described(each)} is not used: {each.unusable}.")
+    return device
 
 
 def find_operation(name: str) -> Operation:

@@ -11,6 +11,7 @@ from typing import Any
 from autotune.cli.answer import Answer
 from autotune.cli.selection import Words, chosen_problems, flag_values
 from autotune.device import Device, find_device, local_devices
+from autotune.device.find import called_so
 from autotune.errors import DeviceNotFoundError, StoreUnavailableError, UnknownNameError, UserError
 from autotune.model.operation import Operation
 from autotune.model.problem import Problem
@@ -130,10 +131,17 @@ def _identities(
         return None
     if query.device is None:
         return frozenset(device.identity for device in local_devices())
-    stored = {row.identity for row in devices} | {policy.device for policy in snapshot.policies}
-    if query.device in stored:
+    labels = {policy.device: "" for policy in snapshot.policies}
+    labels |= {row.identity: row.label for row in devices}
+    if query.device in labels:
         return frozenset({query.device})
-    return frozenset({find_device(query.device).identity})
+    try:
+        return frozenset({find_device(query.device, usable=False).identity})
+    except DeviceNotFoundError:
+        called = {each for each, label in labels.items() if called_so(query.device, label, each)}
+        if not called:
+            raise
+        return frozenset(called)
 
 
 def listed(query: Query, found: Found) -> Answer:
@@ -215,7 +223,7 @@ def explained(query: Query) -> Answer:
 def _local(name: str | None) -> Device:
     if name == "all":
         raise DeviceNotFoundError("--explain is about one device of this machine, not all.")
-    return find_device(name)
+    return find_device(name, usable=False)
 
 
 def _the_problem(query: Query, found: Found) -> tuple[Problem, str]:

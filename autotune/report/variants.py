@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from autotune import units
-from autotune.device import Device
+from autotune.device import Device, why_no_gpu
 from autotune.model.operation import Operation
 from autotune.model.problem import Config, Problem
-from autotune.model.space import default_config, size, why_not
+from autotune.model.space import default_config, size, unmet, why_not
 from autotune.model.traits import is_deterministic, predict
 from autotune.model.variant import Pass, Variant, spread
 from autotune.report.blocks import Block, Facts, Heading, Table
@@ -74,11 +74,13 @@ def variant_document(variant: Variant, device: Device, problem: Problem | None) 
 
 def why_not_here(variant: Variant, device: Device, problem: Problem | None) -> str | None:
     """Why the variant cannot run on the device (for the problem, when there is one), or None."""
+    if variant.device != device.kind or device.unusable is not None:
+        lacking = why_no_gpu() if variant.device == "cuda" else None
+        where = f"runs on {variant.device}"
+        return f"{where}; {lacking}" if lacking else f"{where}, not on {device.kind}"
     if problem is not None:
         return why_not(variant, problem, device.kind, device.limits)
-    if variant.device != device.kind:
-        return f"runs on {variant.device}, not on {device.kind}"
-    return variant.unavailable()
+    return unmet(variant, device.limits) or variant.unavailable()
 
 
 def _at(variant: Variant, device: Device, problem: Problem) -> dict[str, Any] | None:
@@ -111,7 +113,7 @@ def _accumulated(variant: Variant, how: str) -> set[str]:
     return {a for each in variant.passes for a, kind in each.writes.items() if kind == how}
 
 
-def overview_blocks(operations: Iterable[Mapping[str, Any]]) -> list[Block]:
+def overview_blocks(operations: Sequence[Mapping[str, Any]]) -> list[Block]:
     """Every operation with a line for each of its variants."""
     blocks: list[Block] = []
     for operation in operations:
@@ -125,7 +127,7 @@ def overview_blocks(operations: Iterable[Mapping[str, Any]]) -> list[Block]:
                 str(document["launches"] or "-"),
                 ", ".join(document["atomic"]) or "-",
                 str(len(document["tunables"])),
-                document["unavailable"] or "yes",
+                _briefly(document["unavailable"]) or "yes",
             )
             for document in operation["variants"]
         ]
@@ -133,7 +135,19 @@ def overview_blocks(operations: Iterable[Mapping[str, Any]]) -> list[Block]:
         blocks.append(Table(titles, tuple(rows)) if rows else "  no variants")
     if not blocks:
         return ["no operations are registered; a plugin brings them: --plugin FILE."]
-    return [*blocks, "", "autotune variants OP tells everything about one operation."]
+    reasons = {variant["unavailable"] for each in operations for variant in each["variants"]}
+    reasons = {reason for reason in reasons if _briefly(reason) == "no"}
+    return [
+        *blocks,
+        "",
+        *(f"no: {reason}." for reason in sorted(reasons)),
+        "autotune variants OP tells everything about one operation.",
+    ]
+
+
+def _briefly(reason: str | None) -> str | None:
+    """A reason that holds for every variant of its kind is given once, below the tables."""
+    return "no" if reason and "; " in reason else reason
 
 
 def detail_blocks(operation: Mapping[str, Any]) -> list[Block]:

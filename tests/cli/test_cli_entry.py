@@ -73,7 +73,7 @@ def test_version(run: Run) -> None:
         (["variants", "attention", "--shape", "1x1x1x4", "--set", "scale=0.5"], "argument of the"),
         (["variants", "--plugin", "/nowhere/x.py"], "/nowhere/x.py"),
         (["variants", "--device", "h200"], "no device 'h200' on this machine"),
-        (["show", "--device", "h200"], "no device 'h200' on this machine"),
+        (["show", "--device", "h2000"], "no device 'h2000' on this machine"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_code_2(run: Run, words: list[str], told: str) -> None:
