@@ -64,7 +64,7 @@ class Pass:
         need = f"({registers}) * ({_SIZE} // 4) + 56"
         return (
             f"{self.step} % ({whole} * {self.split}) == 0",
-            f"{self.step} <= 64 * {self.split}",
+            f"{self.step} <= 64 * {self.split} and ({self.step} > 8 or D > 192)",
             f"{self.step} <= max(64, 2 * {streamed})",
             f"{self.threads} <= {_THREADS_AT_MOST} and ({self.threads} >= 128 or D > 128)",
             f"{need} <= min(255, registers_per_sm // {self.threads})",
@@ -95,7 +95,7 @@ def tiles(own: Pass, split: int, step: int) -> tuple[Tunable, ...]:
     """How a pass splits its streamed rows over groups of warps, and how many it takes a step."""
     return (
         Choice(own.split, (1, 2, 3, 4, 8), default=split, ordered=True),
-        Choice(own.step, (16, 32, 64, 96, 128), default=step, ordered=True),
+        Choice(own.step, (8, 16, 32, 64, 96, 128), default=step, ordered=True),
     )
 
 
