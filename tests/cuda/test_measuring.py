@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from measuring_bench import Lab, lab, random_inputs
+from measuring_bench import Lab, honest, lab, random_inputs
 
 from autotune.cuda import bench as cuda_bench
+from autotune.cuda.watch import CardState, CardWatch
+from autotune.registry import registry
+from autotune.worker.protocol import RaceJob
+from autotune.worker.race import race
 
 
 @pytest.fixture
@@ -99,19 +104,102 @@ def test_an_unlaunchable_config_fails_and_the_process_goes_on(at_work: Lab) -> N
     assert at_work.measure("honest").status == "ok"
 
 
+@pytest.mark.parametrize("mode", ["cold", "hot", "graph"])
 @pytest.mark.parametrize("after", [0, 1, 5])
-def test_an_error_that_stays_spends_the_process(at_work: Lab, after: int) -> None:
+def test_an_error_that_stays_spends_the_process(at_work: Lab, after: int, mode: str) -> None:
     count = 0
 
     def poisons(launched: Any, x: int, y: int, size: int) -> None:
         nonlocal count
         count += 1
+        honest(launched, x, y, size)
         if count > after:
             at_work.cupy.fail_with = 700
 
     at_work.cupy.kernels["honest"] = poisons, "PPq"
+    outcome = at_work.measure("honest", mode=mode)
+    assert outcome.status == "crashed"
+    assert at_work.session.spent
+    assert "700" in outcome.reason
+    assert outcome.samples == ()
+
+
+def test_an_error_on_another_stream_is_still_this_candidates(at_work: Lab) -> None:
+    synchronize = at_work.session.bench.synchronize
+    calls = 0
+
+    def late() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # the one at the end of the job
+            at_work.cupy.fail_with = 700
+        synchronize()
+
+    at_work.session.bench.synchronize = late  # type: ignore[method-assign]
+    assert at_work.measure("honest").status == "crashed"
+    assert at_work.session.spent
+
+
+def test_a_card_that_is_slowed_down_disturbs(at_work: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    hot = CardState(sm_mhz=1200, temperature_c=92, throttle=0x40)
+    monkeypatch.setattr(CardWatch, "read", lambda self: hot)
     outcome = at_work.measure("honest")
-    assert outcome.status in ("crashed", "wrong") if after else ("crashed",)
-    if outcome.status == "crashed":
-        assert at_work.session.spent
-        assert "700" in outcome.reason
+    assert outcome.status == "disturbed"
+    assert outcome.reason == "the card was slowed down (hardware thermal slowdown)"
+    assert outcome.circumstances["throttle"] == ["hardware thermal slowdown"]
+    assert outcome.circumstances["sm_clock_mhz"] == 1200
+
+
+def test_a_time_faster_than_memory_is_an_error(at_work: Lab) -> None:
+    at_work.session.bench.evictor.rate = 1e9  # type: ignore[attr-defined]
+    outcome = at_work.measure("honest", size=1 << 20)
+    assert outcome.status == "failed"
+    assert "faster than the physical limit" in outcome.reason
+    assert at_work.measure("honest", size=1 << 20, mode="hot").status == "ok"
+    assert at_work.measure("honest", size=1 << 12).status == "ok"
+
+
+def test_a_time_of_nothing_is_an_error(at_work: Lab) -> None:
+    at_work.cupy.costs["honest"] = 0.0
+    assert at_work.measure("honest").reason == "a call took 0 s; that is no time."
+
+
+def test_a_call_that_cannot_be_captured_fails_in_graph_mode_only(at_work: Lab) -> None:
+    variant = registry.variant(at_work.operation, "honest")
+
+    def build(problem: Any, config: Any) -> Any:
+        run = variant.build(problem, config)
+
+        def run_and_wait(*arrays: Any) -> None:
+            run(*arrays)
+            at_work.cupy.cuda.get_current_stream().synchronize()
+
+        return run_and_wait
+
+    registry.add_variant(replace(variant, name="waiting", build=build))
+    assert at_work.measure("waiting", mode="cold").status == "ok"
+    outcome = at_work.measure("waiting", mode="graph")
+    assert outcome.status == "failed"
+    assert outcome.reason.startswith("cannot be captured in a CUDA graph")
+    assert at_work.measure("honest", mode="graph").status == "ok"
+    assert not at_work.session.spent
+
+
+def test_eviction_covers_the_time_that_the_host_needs(at_work: Lab) -> None:
+    evictor = at_work.session.bench.evictor  # type: ignore[attr-defined]
+    assert evictor.nbytes >= 2 * (1 << 20)
+    evictor.seconds = 1e-3
+    assert [evictor.sweeps(seconds) for seconds in (0.0, 5e-4, 2.5e-3, 10.0)] == [1, 1, 3, 64]
+
+
+def test_a_race_times_entrants_in_turn(at_work: Lab) -> None:
+    at_work.cupy.costs["honest"] = 1e-5
+    key = at_work.job().problem
+    entrants = (("honest", {"block": 64}), ("honest", {"block": 128}))
+    job = RaceJob(key, entrants, min_rounds=6, max_rounds=8, budget=0.5)
+    outcome = race(at_work.session, job)
+    assert outcome.status == "ok", outcome.reason
+    assert len(outcome.samples[0]) == len(outcome.samples[1]) >= 6
+    assert outcome.samples[0][0] == pytest.approx(1e-5)
+    lost = RaceJob(key, (("honest", {"block": 64}), ("wrong", {"block": 64})))
+    assert race(at_work.session, lost).culprit == 1
