@@ -9,6 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from autotune.device.driver import read_driver
+from autotune.device.gpus import Gpus, gpus_of
+from autotune.device.nvml import read_nvml
+from autotune.device.toolkit import Cupy
+
 MIB = 1 << 20
 
 
@@ -168,3 +173,13 @@ class FakeNvml:
         if not self.power:
             raise self.NVMLError("Not Supported")
         return 700_000
+
+
+CUPY = Cupy("cupy-cuda13x", 13)
+
+
+def machine(*cards: Card, cuda: int = 13000, cupy: Cupy | None = CUPY) -> Gpus:
+    """A machine with these cards, read through driver and NVML."""
+    driver = read_driver(FakeDriver(cards, cuda), {})
+    nvml = read_nvml([gpu.uuid for gpu in driver.gpus], FakeNvml(cards))
+    return gpus_of(driver, nvml, cupy)

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError
 
 import pytest
-from fake_driver import A10, A100, H20, H200, H200_SLICE, MIB, V100, Card, FakeDriver, FakeNvml
+from fake_driver import (
+    A10,
+    A100,
+    CUPY,
+    H20,
+    H200,
+    H200_SLICE,
+    MIB,
+    Card,
+    FakeDriver,
+    FakeNvml,
+    machine,
+)
 
 from autotune.device.cuda import CudaDevice, memory_class
 from autotune.device.driver import read_driver
-from autotune.device.gpus import Gpus, gpus_of
-from autotune.device.nvml import NvmlReading, partition_in, read_nvml, session
-from autotune.device.toolkit import Cupy, find_cupy, fitting_extra, unfit
+from autotune.device.gpus import gpus_of
+from autotune.device.nvml import NvmlReading, partition_in, read_nvml
 from autotune.model.variant import MACHINE_LIMITS
-
-CUPY = Cupy("cupy-cuda13x", 13)
-
-
-def machine(*cards: Card, cuda: int = 13000, cupy: Cupy | None = CUPY) -> Gpus:
-    """A machine with these cards, read through driver and NVML."""
-    driver = read_driver(FakeDriver(cards, cuda), {})
-    nvml = read_nvml([gpu.uuid for gpu in driver.gpus], FakeNvml(cards))
-    return gpus_of(driver, nvml, cupy)
 
 
 def device(card: Card) -> CudaDevice:
@@ -189,158 +188,3 @@ def test_families_join_cards_of_an_architecture_and_about_a_size() -> None:
 )
 def test_memory_class_is_what_a_card_is_sold_as(mebibytes: int, gigabytes: int) -> None:
     assert memory_class(mebibytes * MIB) == gigabytes
-
-
-# What there may be instead of a GPU.
-
-
-def no_library(name: str) -> None:
-    raise OSError(f"{name}: cannot open shared object file")
-
-
-def test_no_driver() -> None:
-    reading = read_driver(no_library, {})
-    assert reading.gpus == ()
-    assert reading.reason == "there is no NVIDIA driver here (libcuda.so.1 is not found)"
-
-
-@pytest.mark.parametrize(
-    ("status", "told"),
-    [
-        (3, "forked"),
-        (34, "stub"),
-        (100, "sees no GPU"),
-        (802, "fabric manager"),
-        (803, "reboot"),
-        (804, "compatibility library"),
-        (999, "999: something the driver says"),
-    ],
-)
-def test_a_driver_that_does_not_start_says_why(status: int, told: str) -> None:
-    reading = read_driver(FakeDriver([H200], status=status), {})
-    assert reading.gpus == ()
-    assert told in str(reading.reason)
-    assert "\n" not in str(reading.reason)
-
-
-@pytest.mark.parametrize("status", [0, 100])
-def test_hidden_gpus(status: int) -> None:
-    reading = read_driver(FakeDriver([], status=status), {"CUDA_VISIBLE_DEVICES": ""})
-    assert reading.reason == "CUDA_VISIBLE_DEVICES='' names no GPU that is here"
-    assert read_driver(FakeDriver([]), {}).reason == "the NVIDIA driver sees no GPU"
-
-
-def test_nvml_that_fails_costs_its_facts_only() -> None:
-    class Broken(FakeNvml):
-        def nvmlInit(self) -> None:  # noqa: N802
-            raise self.NVMLError("Driver/library version mismatch")
-
-    driver = read_driver(FakeDriver([H200]), {})
-    reading = read_nvml([driver.gpus[0].uuid], Broken([H200]))
-    assert "mismatch" in str(reading.reason)
-    (gpu,) = gpus_of(driver, reading, CUPY).devices
-    assert gpu.unusable is None
-    assert gpu.facts["power_limit_watts"] is None
-    assert gpu.facts["driver"] is None
-    assert read_nvml(["0"], FakeNvml([H200])).gpus == {}
-    without = read_nvml([str(H200.raw)], FakeNvml([H200], power=False))
-    assert without.gpus[str(H200.raw)].power_limit is None
-
-
-def test_without_nvidia_ml_py(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert read_nvml(["0"]).reason == "nvidia-ml-py is not installed"
-
-
-def test_nvml_sessions_end() -> None:
-    nvml = FakeNvml([H200])
-    read_nvml([str(H200.raw)], nvml)
-    assert nvml.sessions == 0
-    with pytest.raises(ValueError, match="inside"), session(nvml):
-        raise ValueError("inside")
-    assert nvml.sessions == 0
-
-
-# What keeps a GPU from being used.
-
-
-def test_a_driver_without_cupy_names_the_extra_that_fits_it() -> None:
-    (gpu,) = machine(H200, cupy=None).devices
-    assert gpu.unusable == "CuPy is not installed: pip install 'onf-autotune[cuda13]'"
-    (gpu,) = machine(H200, cuda=12040, cupy=None).devices
-    assert gpu.unusable == "CuPy is not installed: pip install 'onf-autotune[cuda12]'"
-
-
-@pytest.mark.parametrize(
-    ("cuda", "compute", "cupy", "told"),
-    [
-        (12040, 90, CUPY, "driver 550.54 supports CUDA 12.4 and cupy-cuda13x needs CUDA 13"),
-        (12040, 90, CUPY, "install driver 580 or newer, or pip uninstall cupy-cuda13x"),
-        (12040, 90, CUPY, "pip install 'onf-autotune[cuda12]'"),
-        (11040, 80, CUPY, "driver 550.54 supports CUDA 11.4: install driver 525 or newer"),
-        (11040, 80, None, "install driver 525 or newer"),
-        (13000, 70, CUPY, "CUDA 13 no longer compiles for compute capability 7.0"),
-        (13000, 70, CUPY, "pip uninstall cupy-cuda13x and pip install 'onf-autotune[cuda12]'"),
-        (13000, 35, CUPY, "no CUDA since 12 compiles for compute capability 3.5"),
-    ],
-)
-def test_what_does_not_fit_is_one_sentence_with_a_remedy(
-    cuda: int, compute: int, cupy: Cupy | None, told: str
-) -> None:
-    assert told in str(unfit("550.54", cuda, compute, cupy))
-
-
-@pytest.mark.parametrize("cupy", [CUPY, Cupy("cupy-cuda12x", 12), Cupy("cupy")])
-def test_what_fits(cupy: Cupy) -> None:
-    assert unfit("580.65", 13000, 90, cupy) is None
-
-
-def test_an_unknown_release_is_left_out_of_the_sentence() -> None:
-    assert str(unfit("", 11040, 80, None)).startswith("the driver supports CUDA 11.4:")
-
-
-def test_the_extra_follows_driver_and_card() -> None:
-    fits = {(c, sm): fitting_extra(c, sm) for c in (13010, 12020, 11080) for sm in (90, 70)}
-    assert fits[13010, 90] == "cuda13"
-    assert fits[13010, 70] == fits[12020, 90] == fits[12020, 70] == "cuda12"
-    assert fits[11080, 90] is None
-
-
-def test_a_volta_card_is_told_to_take_the_older_extra() -> None:
-    (gpu,) = machine(V100).devices
-    assert "7.0" in str(gpu.unusable)
-
-
-def test_a_card_that_bars_compute() -> None:
-    (gpu,) = machine(replace(H200, mode=2)).devices
-    assert "Prohibited" in str(gpu.unusable)
-
-
-@pytest.mark.parametrize(
-    ("installed", "found"),
-    [
-        (["cupy-cuda12x"], Cupy("cupy-cuda12x", 12)),
-        ([], Cupy("cupy")),
-        (["cupy-cuda12x", "cupy-cuda13x"], Cupy("cupy")),
-    ],
-)
-def test_the_installed_cupy(
-    installed: list[str], found: Cupy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def version_of(package: str) -> str:
-        if package not in installed:
-            raise PackageNotFoundError(package)
-        return "14.2.0"
-
-    monkeypatch.setitem(sys.modules, "cupy", sys)
-    assert find_cupy(version_of) == found
-
-
-def test_asking_for_the_cpu_or_importing_does_not_touch_the_driver() -> None:
-    code = (
-        "import sys, ctypes; import autotune.device as d; d.find_device('cpu');"
-        "d.find_device(d.local_cpu().identity);"
-        "print([m for m in sys.modules if m.endswith(('device.driver', 'pynvml', 'cupy'))])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"

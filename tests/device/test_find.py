@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from fake_driver import A10, A100, H20, H200, H200_SLICE, Card
-from test_cuda import CUPY, machine
+from fake_driver import A10, A100, CUPY, H20, H200, H200_SLICE, Card, machine
 
 from autotune.device import described, find_device, gpus, local_cpu, local_devices, why_no_gpu
 from autotune.device.find import choose
