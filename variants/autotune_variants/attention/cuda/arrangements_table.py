@@ -9,6 +9,9 @@ from autotune_variants.attention.cuda.arrangements import COLUMNS, ROWS, Stage, 
 
 Size = str | int
 
+_SIZE = "max(itemsize, 4)"  # bytes of a number in the kernels' arithmetic
+_SHARED = 49152  # bytes of shared memory that every block may have
+
 TEMPORARIES: dict[str, tuple[Size, ...]] = {
     "a": ("B", "H", "Nq", "Nk"),
     "gs": ("B", "H", "Nq", "Nk"),
@@ -110,22 +113,28 @@ def tunables(sequence: tuple[Stage, ...], study: bool) -> tuple[Tunable, ...]:
 
 def constraints(names: set[str], sequence: tuple[Stage, ...]) -> tuple[str, ...]:
     """What device and block may hold, and no tile or number beyond what the sizes can use."""
+    recomputing = any(
+        stage.source is COLUMNS and stage.steps & Step.SCORE_GRADIENTS for stage in sequence
+    )
     matrices = len({"a", "gs"} & {array for stage in sequence for array in stage.declared.writes})
-    size = "max(itemsize, 4)"
-    found = ["compute >= 80"]
+    found = ["compute >= 80", _registers("rows", "2")] if "rows" in names else ["compute >= 80"]
     if matrices:
-        found.append(f"{matrices}*B*H*Nq*Nk*{size} <= 0.8*device_memory")
+        found.append(f"{matrices}*B*H*Nq*Nk*{_SIZE} <= 0.8*device_memory")
     if "rows" in names:
-        found += [
-            "rows == 1 or rows < 2*Nq",
-            f"(rows*(max(D, Dv) + 3) + block + 32)*{size} <= 49152",
-        ]
+        found.append("rows == 1 or rows < 2*Nq")
+        found.append(f"(rows*(max(D, Dv) + 3) + block + 32)*{_SIZE} <= {_SHARED}")
     if "columns" in names:
-        found.append("columns == 1 or columns < 2*Nk")
-    if any(stage.source is COLUMNS and stage.steps & Step.SCORE_GRADIENTS for stage in sequence):
-        found.append(f"(columns*(D + Dv + 2) + 3*block)*{size} <= 49152")
+        sums = "2*ceil_div(max(D, Dv, 1), block) + 1" if recomputing else "2"
+        found += ["columns == 1 or columns < 2*Nk", _registers("columns", sums)]
+    if recomputing:
+        found.append(f"(columns*(D + Dv + 2) + 3*block)*{_SIZE} <= {_SHARED}")
     if "splits" in names:
         found.append("splits == 1 or splits < 2*ceil_div(Nq, rows)")
     if "blocks" in names:
         found.append("blocks == 128 or blocks < 2*B*H*ceil_div(Nq, rows)")
     return tuple(found)
+
+
+def _registers(tile: str, sums: str) -> str:
+    """A thread keeps so many sums for each row or column, and some 52 registers beside them."""
+    return f"{tile}*({sums})*{_SIZE}//4 + 52 <= min(255, registers_per_sm//block)"
