@@ -128,6 +128,7 @@ class _Device:
 
     def __init__(self, array: Any, address: int) -> None:
         self.strides, self.itemsize = array.strides, array.itemsize
+        self._c_contiguous = array.flags.c_contiguous
         self.data = type("Pointer", (), {"ptr": address})()
 
 
@@ -160,6 +161,20 @@ def test_arguments_lie_where_the_kernels_read_them() -> None:
     assert aligned
 
 
+def test_strides_are_those_of_each_array() -> None:
+    problem = problem_of("attention", {"B": 2, "H": 3, "Hkv": 3, "N": 5, "D": 64}, "float32")
+    pack, arrays = Arguments(problem, NAMES, {}), _arrays()
+    packed = pack(arrays, 1.0)
+    for array in arrays:
+        array._c_contiguous = False
+    assert pack(arrays, 1.0) == packed
+    turned = np.empty((2, 5, 3, 64), "float32").transpose(0, 2, 1, 3)
+    arrays[2].strides = turned.strides
+    found, aligned = pack(arrays, 1.0)
+    assert [_argument(found, 28 + place) for place in range(4)] == [960, 64, 192, 1]
+    assert aligned
+
+
 @pytest.mark.parametrize(("depth", "start"), [(64, 4100), (7, 4096)])
 def test_rows_off_16_bytes_are_noticed(depth: int, start: int) -> None:
     sizes = {"B": 2, "H": 3, "Hkv": 3, "N": 5, "D": depth}
@@ -170,7 +185,7 @@ def test_rows_off_16_bytes_are_noticed(depth: int, start: int) -> None:
 def test_strides_off_an_element_are_refused() -> None:
     problem = problem_of("attention", {"B": 2, "H": 3, "Hkv": 3, "N": 5, "D": 64}, "float32")
     arrays = _arrays()
-    arrays[1].strides = (960, 321, 64, 4)
+    arrays[1].strides, arrays[1]._c_contiguous = (960, 321, 64, 4), False
     with pytest.raises(ShapeError, match="k: its strides"):
         Arguments(problem, NAMES, {})(arrays, 1.0)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from functools import reduce
+from operator import itemgetter, or_
 from typing import Any
 
 from autotune.cuda import pointer, strides_in_elements
@@ -46,26 +47,31 @@ class Arguments:
         self._itemsize["lse"] = max(problem.itemsize, 4)
         self._depth = sizes["D"]
         self._sizes = _SIZES.pack(*(sizes[dim] for dim in ("B", "H", "Hkv", "Nq", "Nk")))
-        self._layouts: dict[Layout, tuple[bytes, bool]] = {}
+        self._packed = tuple(self._packed_strides(sizes, name) for name in self._strided)
+        self._layouts: dict[Layout | None, tuple[bytes, bool]] = {}
 
     def __call__(self, arrays: Sequence[Any], scale: float) -> tuple[bytes, bool]:
         """The struct, and whether all rows are contiguous and 16-byte aligned."""
         tensors = self._tensors(arrays)
         try:
             addresses = [array.data.ptr for array in arrays]
-            layout = tuple([tensor.strides for tensor in tensors])
+            packed = False not in [tensor._c_contiguous for tensor in tensors]
+            layout = None if packed else tuple([tensor.strides for tensor in tensors])
         except AttributeError:  # torch tensors
             addresses = [pointer(array) for array in arrays]
             layout = self._layout(tensors)
         rest, aligned = self._layouts.get(layout) or self._describe(layout)
         addresses.append(0)
-        packed = _CALL.pack(*self._order(addresses), scale) + rest
-        if aligned:
-            joined = 0
-            for address in self._tensors(addresses):
-                joined |= address
-            aligned = joined % _VECTOR == 0
-        return packed, aligned
+        start = _CALL.pack(*self._order(addresses), scale)
+        return start + rest, aligned and not reduce(or_, self._tensors(addresses)) % _VECTOR
+
+    def _packed_strides(self, sizes: Mapping[str, int], name: str) -> tuple[int, ...]:
+        heads, rows = ("Hkv", "Nk") if name in ("k", "v", "grad_k", "grad_v") else ("H", "Nq")
+        shape = (sizes[heads], sizes[rows], *(() if name == "lse" else (sizes["D"],)))
+        strides = [self._itemsize[name]]
+        for size in reversed(shape):
+            strides.insert(0, strides[0] * size)
+        return tuple(strides)
 
     def _layout(self, tensors: Sequence[Any]) -> Layout:
         return tuple(
@@ -73,11 +79,14 @@ class Arguments:
             for name, tensor in zip(self._strided, tensors, strict=True)
         )
 
-    def _describe(self, layout: Layout) -> tuple[bytes, bool]:
-        """The part of the struct that follows from sizes and strides, and whether rows align."""
+    def _describe(self, layout: Layout | None) -> tuple[bytes, bool]:
+        """The part of the struct that follows from sizes and strides, and whether rows align.
+
+        `layout` None: all tensors are packed.
+        """
         found: dict[str, tuple[int, ...]] = {}
         aligned = self._depth * self._itemsize["q"] % _VECTOR == 0
-        for name, strides in zip(self._strided, layout, strict=True):
+        for name, strides in zip(self._strided, layout or self._packed, strict=True):
             size = self._itemsize[name]
             if any(stride % size for stride in strides):
                 raise ShapeError(f"{name}: its strides {strides} are no multiples of its elements.")
