@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 import warnings
@@ -13,6 +14,7 @@ from typing import Any
 from autotune.fingerprint import code_fingerprint
 from autotune.reach import Reach
 from autotune.settings import settings
+from autotune_tuning_db import ProblemKey
 
 KEPT = 400
 """Fingerprints kept on disk; a fingerprint takes a few hundred kilobytes."""
@@ -39,12 +41,37 @@ def keep_compiled(found: Reach) -> None:
                 _take_out(dispatcher)
 
 
-def worth_keeping(found: Reach) -> bool:
-    """Whether there is compiled code to put on disk that is not there yet."""
+def worth_keeping(found: Reach, use: str) -> bool:
+    """Whether there is compiled code to put on disk for a use that is not there yet.
+
+    Numba compiles a function once for each dtype and layout of its arguments: `use` names the
+    variant with those, as `kept_for` was told.
+    """
     root = settings().cache / "numba"
     if not found.entries or _directory(code_fingerprint(found.entries[0])) is None:
         return False
-    return not all(any((root / code_fingerprint(each)).rglob("*.nbc")) for each in found.entries)
+    folders = [root / code_fingerprint(each) for each in found.entries]
+    return not all(_mark(each, use).exists() and any(each.rglob("*.nbc")) for each in folders)
+
+
+def kept_for(found: Reach, use: str) -> None:
+    """Note that the code of a use was compiled, and is on disk as far as it can be."""
+    for entry in found.entries:
+        folder = _directory(code_fingerprint(entry))
+        if folder is not None:
+            try:
+                _mark(folder, use).touch()
+            except OSError as error:
+                _warn(f"cannot keep compiled code in {folder} ({_text(error)})")
+
+
+def use_of(problem: ProblemKey, variant: str) -> str:
+    """What numba compiles apart: a variant for a dtype and a layout."""
+    return f"{problem.operation}.{variant}.{problem.dtype}.{problem.layout}"
+
+
+def _mark(folder: Path, use: str) -> Path:
+    return folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', use)}.kept"
 
 
 def _redirect(dispatcher: Any, fingerprint: str) -> None:

@@ -13,7 +13,7 @@ from autotune.worker.protocol import Job
 
 
 def compile_needed(session: Session, problems: Sequence[Problem]) -> None:
-    """Put every variant's compiled code on disk, once for each operation and dtype.
+    """Put every variant's compiled code on disk, once for each operation, dtype and layout.
 
     On a CPU nothing may be compiled while something is timed: both would use the same cores. On a
     GPU, where each config is a compilation of its own, see `compile_openings`.
@@ -36,8 +36,8 @@ def compile_openings(session: Session, problems: Sequence[Problem]) -> None:
 
 
 def _jobs(session: Session, problems: Sequence[Problem]) -> Iterator[Job]:
-    """The default of each variant, for the first problem of each operation and dtype."""
-    kinds = {(problem.operation.name, problem.dtype): problem for problem in reversed(problems)}
+    """The default of each variant, for the first problem of each operation, dtype and layout."""
+    kinds = {(p.operation.name, p.dtype, p.layout): p for p in reversed(problems)}
     for problem in kinds.values():
         yield from _defaults(session, problem)
 

@@ -6,7 +6,7 @@ import queue
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from autotune.compiled import worth_keeping
+from autotune.compiled import use_of, worth_keeping
 from autotune.device import Device
 from autotune.reach import reach_of
 from autotune.registry import registry
@@ -30,8 +30,8 @@ def compile_ahead(
 ) -> int:
     """Put the compiled code of candidates on disk, so that measuring them need not compile.
 
-    One job for each variant and dtype is enough: tunables are runtime arguments as a rule. Left
-    out are jobs of variants without numba functions, and of those with compiled code on disk. A
+    One job for each variant, dtype and layout is enough: tunables are runtime arguments as a rule.
+    Left out are jobs of variants without numba functions, and of those with the code on disk. A
     job that fails here will fail again, with its reason, when it is measured. `done` hears of
     each job in the thread that had it done, `starting` first of their number, if there are any.
     Returns how many jobs were done; raises WorkerError when no process can be had.
@@ -75,5 +75,6 @@ def _taken(todo: queue.SimpleQueue[Job]) -> Job | None:
 
 
 def _compiles(job: Job) -> bool:
-    operation = registry.operation(ProblemKey.parse(job.problem).operation)
-    return worth_keeping(reach_of(registry.variant(operation, job.variant)))
+    key = ProblemKey.parse(job.problem)
+    variant = registry.variant(registry.operation(key.operation), job.variant)
+    return worth_keeping(reach_of(variant), use_of(key, job.variant))

@@ -53,6 +53,7 @@ def measure(session: Session, job: Job) -> Outcome:
         )
         gate = session.gate(problem, job.seed)
         built = session.build(gate, variant, config)
+        session.note_compiled(problem, variant)
         outcome = _with_verdict(outcome, built)
         if built.verdict.passed:
             outcome = _timed(session, gate, built.executable, job, outcome)
@@ -77,6 +78,7 @@ def compile_only(session: Session, job: Job) -> Outcome:
             begun = time.perf_counter()
             run_once(Executable(variant, problem, job.config, session.device), buffers)
             session.bench.synchronize()
+            session.note_compiled(problem, variant)
             spent, compiled = time.perf_counter() - begun, compiling()
         outcome = replace(
             outcome, status="ok", compile_seconds=compiled, first_call_seconds=spent - compiled

@@ -9,10 +9,12 @@ from time import perf_counter
 from typing import Any
 
 from autotune.bench import Bench, Timer
+from autotune.compiled import kept_for, use_of
 from autotune.errors import AutotuneError
 from autotune.execution import Executable
 from autotune.inputs import Buffers, make_buffers
 from autotune.model import Problem, Variant
+from autotune.reach import reach_of
 from autotune.registry import registry
 from autotune.verify import Gate, Outputs, Verdict, call_arguments, collect_outputs
 from autotune.worker.protocol import Mode, Status
@@ -44,6 +46,7 @@ class Session:
         self.entrant: int | None = None
         self._report = report
         self._suspect = False
+        self._noted: set[str] = set()
         self._unchecked: Buffers | None = None
         self.futile_retries = 0
         self._gate: tuple[tuple[str, int], Gate] | None = None
@@ -70,6 +73,13 @@ class Session:
             self.say("preparing the problem")
             self._gate = key, Gate(problem, seed, memory=self.bench.memory)
         return self._gate[1]
+
+    def note_compiled(self, problem: Problem, variant: Variant) -> None:
+        """A candidate was called: what it compiled need not be compiled ahead any more."""
+        use = use_of(problem.key, variant.name)
+        if use not in self._noted:
+            self._noted.add(use)
+            kept_for(reach_of(variant), use)
 
     def unchecked_buffers(self, problem: Problem) -> Buffers:
         """Arrays to call a candidate on without judging what comes out."""

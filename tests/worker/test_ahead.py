@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -38,6 +39,24 @@ def test_what_was_compiled_ahead_is_loaded_when_it_is_measured(private_home: Pat
         measured = worker.measure(THREADED)
     assert measured.compile_seconds < outcome.compile_seconds / 4
     assert compile_ahead(local_cpu(), jobs) == 0
+
+
+def test_each_dtype_and_layout_is_compiled_once(private_home: Path) -> None:
+    def job(dtype: str, layout: str = "packed") -> Job:
+        return replace(THREADED, problem=f"scale N=64 {dtype} {layout}")
+
+    assert compile_ahead(local_cpu(), [job("float32")]) == 1
+    rest = [job("float64"), job("float32", "strided")]
+    heard: list[Outcome] = []
+    assert compile_ahead(local_cpu(), rest, done=lambda _, outcome: heard.append(outcome)) == 2
+    assert all(outcome.compile_seconds > 0.1 for outcome in heard)
+    assert compile_ahead(local_cpu(), [job("float32"), *rest]) == 0
+
+
+def test_what_was_measured_need_not_be_compiled_ahead(private_home: Path) -> None:
+    with Worker(local_cpu()) as worker:
+        assert worker.measure(THREADED).status != "failed"
+    assert compile_ahead(local_cpu(), [THREADED]) == 0
 
 
 def test_failures_are_told_and_do_not_end_it() -> None:
