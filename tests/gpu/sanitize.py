@@ -1,0 +1,75 @@
+"""Every CUDA variant of attention once, on a small case, under NVIDIA's compute-sanitizer.
+
+    python tests/gpu/sanitize.py [memcheck] [racecheck] [--variants cuda_dmma,cuda_mma]
+
+Prints what the tool says and ends with its verdict (0: clean). Arrays come straight from the
+driver, not from a pool, so that memcheck sees where each of them ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+TOOLS = ("memcheck", "racecheck")
+_FOUND = 7  # the exit code asked of compute-sanitizer where it finds something
+_USUAL = Path("/usr/local/cuda/bin/compute-sanitizer")
+
+
+def sanitizer() -> str | None:
+    """Where compute-sanitizer is, or None."""
+    return shutil.which("compute-sanitizer") or (str(_USUAL) if _USUAL.exists() else None)
+
+
+def command(tool: str, prefixes: tuple[str, ...]) -> list[str]:
+    """The command line that runs the variants inside of a tool."""
+    found = sanitizer()
+    assert found is not None
+    options = ["--tool", tool, "--error-exitcode", str(_FOUND), "--print-limit", "20"]
+    inside = [sys.executable, __file__, "--inside", f"--variants={','.join(prefixes)}"]
+    return [found, *options, *inside]
+
+
+def run_variants(prefixes: tuple[str, ...]) -> int:
+    """Run each variant once; returns how many there were."""
+    import cupy
+    from contract import Bound, Case, candidates
+
+    from autotune.cuda.memory import DeviceMemory
+    from autotune.device import find_device
+
+    cupy.cuda.set_allocator(None)
+    device, memory, count = find_device("cuda"), DeviceMemory(), 0
+    cases = (Case.of((1, 2, 1, 70, 91, 24), causal=True), Case.of((1, 1, 1, 65, 65, 64)))
+    for candidate in candidates(cases, prefixes):
+        config = candidate.config(device)
+        if config is not None:
+            Bound(candidate, config, memory)()
+            cupy.cuda.runtime.deviceSynchronize()
+            print(candidate, flush=True)
+            count += 1
+    return count
+
+
+def main(arguments: list[str]) -> int:
+    chosen = [each for each in arguments if each.startswith("--variants=")]
+    prefixes = tuple(chosen[0].partition("=")[2].split(",")) if chosen else ("cuda_",)
+    if "--inside" in arguments:
+        print(run_variants(prefixes), "variants ran")
+        return 0
+    if sanitizer() is None:
+        print("compute-sanitizer is not on this machine; it comes with the CUDA toolkit.")
+        return 2
+    worst = 0
+    for tool in [each for each in arguments if each in TOOLS] or TOOLS:
+        print(f"== {tool}", flush=True)
+        worst = max(worst, subprocess.run(command(tool, prefixes), check=False).returncode)
+    return worst
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    sys.exit(main(sys.argv[1:]))
