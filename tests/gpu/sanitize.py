@@ -8,7 +8,6 @@ driver, not from a pool, so that memcheck sees where each of them ends.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -71,5 +70,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     sys.exit(main(sys.argv[1:]))
