@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from autotune.errors import ShapeError
-from autotune.libraries import Library, Maker, library_of, place_name
+from autotune.libraries import Form, Library, Maker, common_library, library_of, place_name
 from autotune.model.problem import Problem
 
 Around = Callable[[], AbstractContextManager[Any] | None]
@@ -19,23 +19,21 @@ Around = Callable[[], AbstractContextManager[Any] | None]
 class Binding:
     """The arrays of one library as a kernel expects them.
 
-    `read` gives what `forms` holds for each input. `make` makes the outputs. `around` gives the
-    context that a call needs, if any. `recording` tells whether a CUDA graph is being captured,
-    which keeps no memory alive.
+    `read` gives what `forms` holds for each input and `outputs` for each fresh output: class,
+    shape, dtype. `make` makes the fresh outputs, `make_residuals` those of them that are
+    residuals. `around` gives the context that a call needs, if any. `recording` tells whether a
+    CUDA graph is being captured, which keeps no memory alive.
     """
 
     library: Library
+    place: int | None
     read: Callable[[Any], Any]
     forms: tuple[Any, ...]
-    outputs: tuple[tuple[tuple[int, ...], Any], ...]
+    outputs: tuple[Any, ...]
     make: Maker
+    make_residuals: Maker
     around: Around | None = None
     recording: Callable[[], bool] | None = None
-
-    @property
-    def dtypes(self) -> tuple[Any, ...]:
-        """The dtype of each input."""
-        return tuple(form[2] for form in self.forms)
 
 
 def bind(problem: Problem, device: Any, array: Any) -> Binding:
@@ -74,16 +72,23 @@ def _bound(problem: Problem, library: Library, kind: type, place: int | None) ->
             names, where = [*names, "device"], (streams.torch_device(place),)
         elif streams.several_devices():
             names, where = [*names, "data.device_id"], (place,)
-    inputs, outputs = (
+    residuals = [each for each in operation.fresh_outputs if each.name in operation.residuals]
+    inputs, outputs, hidden = (
         [(each.shape(problem.sizes), problem.element_type(each.dtype)) for each in tensors]
-        for tensors in (operation.inputs, operation.fresh_outputs)
+        for tensors in (operation.inputs, operation.fresh_outputs, residuals)
     )
+
+    def forms(shapes: list[Form]) -> tuple[Any, ...]:
+        return tuple((kind, shape, library.dtype(dtype), *where) for shape, dtype in shapes)
+
     return Binding(
         library=library,
+        place=place,
         read=attrgetter(*names),
-        forms=tuple((kind, shape, library.dtype(dtype), *where) for shape, dtype in inputs),
-        outputs=tuple((shape, library.dtype(dtype)) for shape, dtype in outputs),
+        forms=forms(inputs),
+        outputs=forms(outputs),
         make=library.maker(outputs, place),
+        make_residuals=library.maker(hidden, place),
         around=around,
         recording=recording,
     )
@@ -95,3 +100,55 @@ def fits(binding: Binding, arrays: Sequence[Any]) -> bool:
         return tuple(map(binding.read, arrays)) == binding.forms
     except AttributeError:
         return False
+
+
+def fits_outputs(binding: Binding, arrays: Sequence[Any]) -> bool:
+    """Whether arrays can be written into as they are."""
+    try:
+        fit = tuple(map(binding.read, arrays)) == binding.outputs
+    except AttributeError:
+        return False
+    return fit and all(map(binding.library.writeable, arrays))
+
+
+def explain_inputs(problem: Problem, binding: Binding, inputs: Sequence[Any]) -> None:
+    """Raise the ShapeError that names what does not fit, if anything does not."""
+    operation = problem.operation
+    sizes = operation.sizes_from_arrays([array.shape for array in inputs])
+    common_library(inputs, operation.name)
+    for tensor, array, form in zip(operation.inputs, inputs, binding.forms, strict=True):
+        shape, dtype = form[1:3]
+        if array.shape != shape:
+            differing = [
+                f"{dim}={sizes[dim]} (dispatched for {problem.sizes[dim]})"
+                for dim in tensor.dims
+                if sizes[dim] != problem.sizes[dim]
+            ]
+            raise ShapeError(
+                f"{operation.name}: {tensor.name} has {', '.join(differing)}; dispatch again."
+            )
+        if array.dtype != dtype:
+            raise ShapeError(
+                f"{operation.name}: {tensor.name} is {array.dtype}, dispatched for {dtype}."
+            )
+
+
+def explain_outputs(problem: Problem, binding: Binding, given: Sequence[Any]) -> None:
+    """The same for arrays to write into."""
+    tensors = problem.operation.fresh_outputs
+    for array, form, tensor in zip(given, binding.outputs, tensors, strict=True):
+        what = f"{problem.operation.name}: out {tensor}"
+        library, (shape, dtype) = library_of(array), form[1:3]
+        if library.name != binding.library.name:
+            raise ShapeError(
+                f"{what} is {library.name}'s and the inputs {binding.library.name}'s; pass "
+                f"arrays of one library."
+            )
+        if array.shape != shape or array.dtype != dtype:
+            found = f"{array.dtype} {array.shape}"
+            raise ShapeError(f"{what} must be {dtype} {shape}, got {found}.")
+        if not library.writeable(array):
+            raise ShapeError(f"{what} is read-only; pass a writable one.")
+        if library.place(array) != binding.place:
+            place = place_name(library.place(array))
+            raise ShapeError(f"{what} is on {place}; pass one where the inputs are.")

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from autotune.binding import Binding, bind, bind_native, fits
+from autotune.binding import (
+    Binding,
+    bind,
+    bind_native,
+    explain_inputs,
+    explain_outputs,
+    fits,
+    fits_outputs,
+)
 from autotune.errors import CapturingError, ShapeError, UnknownNameError
-from autotune.libraries import common_library, library_of
+from autotune.libraries import library_of
 from autotune.model.problem import Config, Problem
 from autotune.workspace import Layout, layout
 
@@ -110,7 +118,11 @@ class Kernel:
         a first call during CUDA graph capture.
         """
         binding = self._binding
-        if not fits(binding, inputs):
+        try:
+            fit = tuple(map(binding.read, inputs)) == binding.forms
+        except AttributeError:
+            fit = False  # something that is no array of this library
+        if not fit:
             if self._on_host_tensors(inputs):
                 from autotune.cuda.tensors import run_on_views
 
@@ -197,7 +209,7 @@ class Kernel:
         binding = self._bindings.get(kind)
         if binding is None or not fits(binding, inputs):
             binding = bind(self.problem, self.device, inputs[0])
-            self._explain_inputs(binding, inputs)
+            explain_inputs(self.problem, binding, inputs)
             self._bindings[kind] = binding
         self._binding = binding
         return binding
@@ -207,33 +219,21 @@ class Kernel:
         given = list(out) if isinstance(out, tuple | list) else [out]
         if len(given) != len(binding.outputs):
             given = self._with_residuals(binding, given)
-        tensors = self.problem.operation.fresh_outputs
-        for array, (shape, dtype), tensor in zip(given, binding.outputs, tensors, strict=True):
-            library = library_of(array)
-            if array.shape != shape or array.dtype != dtype:
-                found = f"{array.dtype} {array.shape}"
-                raise ShapeError(
-                    f"{self.operation}: out {tensor} must be {dtype} {shape}, got {found}."
-                )
-            if library.name != binding.library.name:
-                raise ShapeError(
-                    f"{self.operation}: out {tensor} is {library.name}'s and the inputs "
-                    f"{binding.library.name}'s; pass arrays of one library."
-                )
-            if not library.writeable(array):
-                raise ShapeError(
-                    f"{self.operation}: out {tensor} is read-only; pass a writable one."
-                )
+        if not fits_outputs(binding, given):
+            explain_outputs(self.problem, binding, given)
         return given
 
     def _with_residuals(self, binding: Binding, given: list[Any]) -> list[Any]:
+        fresh = self.problem.operation.fresh_outputs
         if len(given) != len(self._returned):
-            names = ", ".join(tensor.name for tensor in self.problem.operation.fresh_outputs)
+            names = ", ".join(tensor.name for tensor in fresh)
             raise ShapeError(f"{self.operation}: out takes {names}; got {len(given)} arrays.")
-        every = binding.make()
-        for index, array in zip(self._returned, given, strict=True):
-            every[index] = array
-        return every
+        made = binding.make_residuals()
+        if binding.recording is not None and binding.recording():
+            self._kept.append(made)
+        parts, hidden = iter(given), iter(made)
+        residuals = self.problem.operation.residuals
+        return [next(hidden if tensor.name in residuals else parts) for tensor in fresh]
 
     def _several(self, results: Any, residuals: bool) -> Any:
         if residuals:
@@ -269,27 +269,6 @@ class Kernel:
                 if self.origin == "reference":
                     raise
                 error = next_error
-
-    def _explain_inputs(self, binding: Binding, inputs: tuple[Any, ...]) -> None:
-        """Raise the ShapeError that names what does not fit."""
-        operation = self.problem.operation
-        sizes = operation.sizes_from_arrays([array.shape for array in inputs])
-        common_library(inputs, operation.name)
-        for tensor, array, form in zip(operation.inputs, inputs, binding.forms, strict=True):
-            shape, dtype = form[1:3]
-            if array.shape != shape:
-                differing = [
-                    f"{dim}={sizes[dim]} (dispatched for {self.problem.sizes[dim]})"
-                    for dim in tensor.dims
-                    if sizes[dim] != self.problem.sizes[dim]
-                ]
-                raise ShapeError(
-                    f"{operation.name}: {tensor.name} has {', '.join(differing)}; dispatch again."
-                )
-            if array.dtype != dtype:
-                raise ShapeError(
-                    f"{operation.name}: {tensor.name} is {array.dtype}, dispatched for {dtype}."
-                )
 
     def __repr__(self) -> str:
         return f"<Kernel {self.problem} -> {self.variant} [{self.config}] ({self.origin})>"

@@ -93,8 +93,7 @@ class NumpyArrays:
         """By `numpy.empty`."""
         import numpy as np
 
-        empty, resolved = np.empty, [(shape, self.dtype(name)) for shape, name in forms]
-        return lambda: [empty(shape, dtype) for shape, dtype in resolved]
+        return made_by(np.empty, [(shape, self.dtype(name)) for shape, name in forms])
 
     def carve(self, workspace: Any, offset: int, form: Form) -> Any:
         """A view."""
@@ -107,6 +106,17 @@ class NumpyArrays:
     def store(self, target: Any, values: Any) -> None:
         """By assignment."""
         target[...] = values
+
+
+def made_by(empty: Callable[[Any, Any], Any], forms: list[tuple[Any, Any]]) -> Maker:
+    """A function that calls `empty(shape, dtype)` for each form; one and two are common."""
+    if len(forms) == 1:
+        ((shape, dtype),) = forms
+        return lambda: [empty(shape, dtype)]
+    if len(forms) == 2:
+        (shape, dtype), (other, kind) = forms
+        return lambda: [empty(shape, dtype), empty(other, kind)]
+    return lambda: [empty(shape, dtype) for shape, dtype in forms]
 
 
 def carved(workspace: Any, offset: int, shape: tuple[int, ...], dtype: Any) -> Any:

@@ -70,8 +70,8 @@ def _arrays_key(operation: Any, arrays: Any, options: dict[str, Any]) -> tuple[A
     """What tells calls with arrays apart; that they agree in the rest, the kernel checks."""
     signature = known[arrays[0].__class__].signature(arrays)
     if options:
-        return (operation, *signature, *options, *options.values())
-    return (operation, *signature)
+        return (operation, signature, *options, *options.values())
+    return (operation, signature)
 
 
 def _remember(key: Any, kernel: Kernel) -> None:

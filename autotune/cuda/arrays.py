@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
-from autotune.libraries import Form, Maker, carved
+from autotune.libraries import Form, Maker, carved, made_by
 
 _parts = attrgetter("shape", "flags.c_contiguous")
 
@@ -64,9 +63,8 @@ class CupyArrays:
 
     def maker(self, forms: Sequence[Form], place: int | None) -> Maker:
         """From CuPy's current allocator, on the current device and stream."""
-        empty = import_module("cupy").ndarray
-        resolved = [(shape, self.dtype(name)) for shape, name in forms]
-        return lambda: [empty(shape, dtype) for shape, dtype in resolved]
+        new: Any = import_module("cupy").ndarray
+        return made_by(new, [(shape, self.dtype(name)) for shape, name in forms])
 
     def carve(self, workspace: Any, offset: int, form: Form) -> Any:
         """A view."""
@@ -79,8 +77,3 @@ class CupyArrays:
     def store(self, target: Any, values: Any) -> None:
         """By assignment, on the device."""
         target[...] = values
-
-
-def nbytes(form: Form, itemsize: int) -> int:
-    """Bytes of an array of that form."""
-    return math.prod(form[0]) * itemsize
