@@ -83,9 +83,11 @@ SHIFTED = Case.of((2, 1, 1, 150, 150, 64), shifted=True)
 
 
 def magnitudes(dtype: str) -> Case:
-    """Logits of about 1e4; in float16, products beyond its range."""
-    gain = {"float16": 1000.0, "bfloat16": 30.0}.get(dtype, 40.0)
-    return Case.of((1, 1, 1, 200, 300, 64), gain=gain, causal=True)
+    """Logits of about 1e4; in float16 scores and their gradients beyond its range."""
+    shape = (1, 1, 1, 200, 300, 64)
+    if dtype == "float16":
+        return Case.of(shape, gain=1000.0, scale=1e-7, causal=True)
+    return Case.of(shape, gain=30.0 if dtype == "bfloat16" else 60.0, causal=True)
 
 
 @dataclass(frozen=True)

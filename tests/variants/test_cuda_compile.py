@@ -73,7 +73,7 @@ def test_a_spread_of_configs_compiles(family: str, gpu: Gpu) -> None:
     _compile_all(jobs)
 
 
-# The configs that reached the numbers of docs/gpu.md keep what they know in registers.
+# Fast configs keep what they know in registers.
 FITTING = (
     ("attention_train", "cuda_dmma_atomic", "float64", {"forward": (3, 96), "backward": (2, 32)}),
     ("attention_train", "cuda_tf32x3", "float32", {"forward": (2, 128), "backward": (2, 64)}),
