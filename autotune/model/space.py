@@ -13,6 +13,12 @@ from autotune.model.tunable import Machine
 from autotune.model.variant import Variant
 
 
+def concerns(variant: Variant, problem: Problem, device_kind: str) -> bool:
+    """Whether the variant is made for such a device and the problem's dtype at all."""
+    dtypes = variant.dtypes or problem.operation.dtypes
+    return variant.device == device_kind and problem.dtype in dtypes
+
+
 def why_not(
     variant: Variant,
     problem: Problem,

@@ -12,7 +12,7 @@ from autotune.device import Device
 from autotune.errors import UnknownNameError
 from autotune.model.operation import Operation
 from autotune.model.problem import Problem
-from autotune.model.space import why_not
+from autotune.model.space import concerns, why_not
 from autotune.registry import registry
 from autotune_policies import Grade, Policy, Snapshot, grade
 from autotune_tuning_db import PinRow, ProblemKey, TrialRow
@@ -191,7 +191,7 @@ def skipped(problem: Problem | None, device: Device) -> list[Loss]:
     reasons = {
         each.name: why_not(each, problem, device.kind, device.limits)
         for each in registry.variants(problem.operation)
-        if each.device == device.kind
+        if concerns(each, problem, device.kind)
     }
     return [Loss(name, "skipped", reason) for name, reason in reasons.items() if reason]
 

@@ -143,11 +143,14 @@ def build_space(
 ) -> Space:
     """Everything the declarations admit for a problem on a machine.
 
-    The variant whose default is expected to be the fastest comes first.
+    The variant whose default is expected to be the fastest comes first. Variants for other kinds of
+    device or other dtypes are not part of the question, and not listed as skipped.
     """
     admitted: list[tuple[float, VariantSpace]] = []
     skipped: dict[str, str] = {}
     for variant in variants:
+        if not admissible.concerns(variant, problem, device_kind):
+            continue
         reason = admissible.why_not(variant, problem, device_kind, machine.limits)
         home = None if reason else _variant_space(variant, problem, machine, limit)
         if home is None:

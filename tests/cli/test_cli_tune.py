@@ -29,7 +29,7 @@ def test_a_winner_is_found_shown_and_served(run: Run, toy: str) -> None:
     assert "plain NumPy" in ended.out
     assert "toy_scale/broken failed: raised RuntimeError: this one never works" in ended.flat
     assert "toy_scale/halves wrong: y has 2048 of 4096 elements unwritten" in ended.flat
-    assert "toy_scale/noisy skipped: does not support float32" in ended.flat
+    assert "noisy" not in ended.flat  # a variant for another dtype is no loss
     assert "kernel = dispatch('toy_scale', (4096,), dtype='float32')" in ended.out
     assert "[1/1] toy_scale N=4096 float32:" in ended.err
     assert "\x1b" not in ended.out + ended.err

@@ -85,12 +85,17 @@ def test_the_table_has_time_runner_up_and_the_plain_one() -> None:
     ("choices", "row"),
     [
         ((choice("numpy", 1e-3),), "numpy 1.00 ms none measured it won"),
-        ((choice("a", 1e-3), choice("b", 1e-3)), "1.00 ms b (tie) -"),
-        ((choice("a", 1e-3), choice("b", 5e-3)), "a 1.00 ms b 5.00x -"),
+        ((choice("a", 1e-3), choice("b", 1e-3)), "1.00 ms b (tie) tried"),
+        ((choice("a", 1e-3), choice("b", 5e-3)), "a 1.00 ms b 5.00x tried"),
     ],
 )
 def test_rows(choices: tuple[Choice, ...], row: str) -> None:
     assert row in " ".join(summary(result(policy(*choices))).split())
+
+
+def test_a_column_nobody_fills_is_left_out() -> None:
+    assert "plain NumPy" not in summary(result(policy(choice("a", 1e-3))))
+    assert "plain NumPy" in summary(result(policy(choice("a", 1e-3), choice("numpy", 2e-3))))
 
 
 def test_a_problem_without_a_winner_and_an_endless_list_of_failures() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from autotune.device import Device
 from autotune.model import Problem
@@ -18,7 +19,7 @@ def problems(device: Device) -> Iterator[Problem]:
     proposed = _on_gpu() if device.kind == "cuda" else _on_cpu()
     for name, sizes, dtype, causal in proposed:
         if name in known:
-            flags = {"causal": True} if causal else {}
+            flags: dict[str, Any] = {"causal": True} if causal else {}
             yield Problem.of(known[name], sizes, dtype, **flags)
 
 
