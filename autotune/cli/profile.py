@@ -39,7 +39,7 @@ def profile(
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> Answer:
-    """Count memory traffic and atomics on a GPU, beside the prediction.
+    """Count traffic and atomics on a GPU, beside the prediction.
 
     Bytes of device memory, atomics and occupancy, launch by launch, by Nsight Compute (ncu), which
     has to be installed. The counters are kept in the tuning database.
