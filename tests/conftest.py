@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from autotune.device import gpus
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
@@ -17,6 +19,15 @@ def private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("AUTOTUNE_DB", raising=False)
     monkeypatch.delenv("AUTOTUNE_FROZEN", raising=False)
     return home
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hides real GPUs from this process and its children, unless the test is marked `gpu`."""
+    if request.node.get_closest_marker("gpu") is None:
+        hidden = gpus.Gpus(reason="the tests hide GPUs")
+        monkeypatch.setattr(gpus, "local_gpus", lambda: hidden)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
 
 @pytest.fixture
