@@ -9,7 +9,15 @@ from operator import attrgetter
 from typing import Any
 
 from autotune.errors import ShapeError
-from autotune.libraries import Form, Library, Maker, common_library, library_of, place_name
+from autotune.libraries import (
+    Form,
+    Library,
+    Maker,
+    common_library,
+    library_for,
+    library_of,
+    place_name,
+)
 from autotune.model.problem import Problem
 
 Around = Callable[[], AbstractContextManager[Any] | None]
@@ -53,8 +61,8 @@ def bind_native(problem: Problem, device: Any) -> Binding:
     from importlib import import_module
 
     module: Any = import_module("cupy" if device.kind == "cuda" else "numpy")
-    library = library_of(module.empty(0, "float32"))
-    return _bound(problem, library, module.ndarray, getattr(device, "index", None))
+    kind = module.ndarray
+    return _bound(problem, library_for(kind), kind, getattr(device, "index", None))
 
 
 def _bound(problem: Problem, library: Library, kind: type, place: int | None) -> Binding:

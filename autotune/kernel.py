@@ -186,11 +186,10 @@ class Kernel:
 
     def _use(self, served: Served, binding: Binding) -> None:
         """From now on call this one; directly, where its outputs are just what it is given."""
-        if binding.recording is not None and binding.recording():
-            raise CapturingError(
-                f"{self.operation} ({served.variant}) is not built yet and cannot be during CUDA "
-                f"graph capture; call it once before the capture."
-            )
+        if binding.place is not None:
+            from autotune.cuda.streams import refuse_during_capture
+
+            refuse_during_capture(f"{self.operation} ({served.variant})")
         self._executable = served.build()
         direct = self._executable.takes_outputs and not self.problem.operation.updated
         self._call = self._executable.call if direct else None

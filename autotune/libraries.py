@@ -133,7 +133,11 @@ known: dict[type, Library] = {}
 
 def library_of(array: Any) -> Library:
     """The library of an array; ShapeError for anything else."""
-    kind = array.__class__
+    return library_for(array.__class__)
+
+
+def library_for(kind: type) -> Library:
+    """The library of a class of arrays."""
     return known[kind] if kind in known else _learn(kind)
 
 

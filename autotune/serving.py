@@ -134,7 +134,7 @@ class Server:
             raise NoPolicyError(
                 miss_message(problem, device, resolution, self._snapshot, mode=wish.mode)
             )
-        elif wish.tune_on_miss and self._tune(problem, device, wish):
+        elif wish.tune_on_miss and _may_tune(device) and self._tune(problem, device, wish):
             return self.serve(problem, device, replace(wish, tune_on_miss=False))
         else:
             self._announce(problem, device, wish, resolution)
@@ -250,6 +250,15 @@ class Server:
         self._looked = now
         if generation() != self._generation:
             self.refresh()
+
+
+def _may_tune(device: Any) -> bool:
+    """Not while the caller captures a CUDA graph."""
+    if device.kind != "cuda":
+        return True
+    from autotune.cuda.streams import capturing
+
+    return not capturing()
 
 
 _server: Server | None = None

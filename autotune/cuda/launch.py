@@ -14,8 +14,8 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from autotune.cuda.streams import capturing
-from autotune.errors import AutotuneError, CapturingError, DeclarationError
+from autotune.cuda.streams import refuse_during_capture
+from autotune.errors import AutotuneError, DeclarationError
 
 if TYPE_CHECKING:
     from autotune.cuda.source import CudaSource, Macro
@@ -162,15 +162,6 @@ def architecture() -> str:
 def architecture_of(capability: str) -> str:
     """ "sm_90a" for "90"; only 9.0's features are used, all others run plain code."""
     return f"sm_{capability}a" if capability == "90" else f"sm_{capability}"
-
-
-def refuse_during_capture(what: str) -> None:
-    """Raise CapturingError while a graph is captured: compiling and loading would break it."""
-    if capturing():
-        raise CapturingError(
-            f"{what} is not built yet and cannot be during CUDA graph capture; "
-            f"call it once before the capture."
-        )
 
 
 def ensure_context() -> None:

@@ -8,6 +8,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from autotune.errors import CapturingError
+
 _LEGACY = (0, 1)  # the default stream and its alias: CUDA cannot capture it
 
 
@@ -20,6 +22,15 @@ def capturing() -> bool:
     cuda = _cuda()
     stream = cuda.get_current_stream().ptr
     return stream not in _LEGACY and bool(cuda.runtime.streamIsCapturing(stream))
+
+
+def refuse_during_capture(what: str) -> None:
+    """Raise CapturingError while a graph is captured: compiling and loading would break it."""
+    if capturing():
+        raise CapturingError(
+            f"{what} is not built yet and cannot be during CUDA graph capture; "
+            f"call it once before the capture."
+        )
 
 
 @cache

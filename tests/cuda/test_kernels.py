@@ -217,6 +217,33 @@ def test_a_first_call_during_capture_is_refused_and_leaves_it_intact(gpu: Any) -
     kernel(*arrays)
 
 
+def test_a_first_call_during_torchs_capture_is_refused(gpu: Any, torch: Any) -> None:
+    tensors = [torch.on(each) for each in values()]
+    kernel = dispatch(gpu_sum, *tensors)
+    torch.streams[0] = 0x77
+    gpu.captures[0x77] = []
+    with pytest.raises(CapturingError, match="call it once before the capture"):
+        kernel(*tensors)
+    del gpu.captures[0x77]
+    kernel(*tensors)
+    gpu.captures[0x77] = work = []
+    total = kernel(*tensors)
+    del gpu.captures[0x77]
+    assert len(work) == 1
+    work[0]()
+    np.testing.assert_allclose(total._array, 2 * (tensors[0]._array + tensors[1]._array))
+
+
+def test_nothing_is_tuned_during_capture(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tune(*_: Any, **__: Any) -> None:
+        raise AssertionError("must not be called")
+
+    monkeypatch.setattr("autotune.tune", tune)
+    arrays = [gpu.asarray(each) for each in values()]
+    kernel, _ = captured(gpu, lambda: dispatch(gpu_sum, *arrays, tune_on_miss=True))
+    assert kernel.origin == "predicted"
+
+
 def test_memory_that_a_graph_writes_to_stays_alive(gpu: Any) -> None:
     x, y = (gpu.asarray(each) for each in values())
     kernel = dispatch(gpu_sum, x, y)
