@@ -17,7 +17,7 @@ _RELEASE = re.compile(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
 @cache
 def cuda_versions() -> dict[str, str]:
     """Keys: cupy, nvrtc, cuda (the runtime), driver; empty where something is not installed."""
-    return {"cupy": _cupy(), "nvrtc": _nvrtc(), "cuda": _runtime(), "driver": _driver()}
+    return {"cupy": _cupy(), "nvrtc": _nvrtc(), "cuda": _runtime(), "driver": driver()}
 
 
 def _cupy() -> str:
@@ -44,7 +44,7 @@ def _runtime() -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _driver() -> str:
+def driver() -> str:
     """The driver's release, such as 580.65.06; from its file, or from NVML."""
     try:
         found = _RELEASE.search(_PROC.read_text(encoding="utf-8"))
