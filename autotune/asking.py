@@ -96,12 +96,17 @@ def problem_from_arrays(
 
 
 def device_of_arrays(arrays: tuple[Any, ...], named: str | None) -> Device:
-    """The device that arrays are on; ShapeError when the caller names another."""
+    """The device that arrays are on; ShapeError when the caller names another.
+
+    A name that several equal GPUs share, such as `h200`, means the one with the arrays.
+    """
     place = library_of(arrays[0]).place(arrays[0])
-    device = find_device(named or ("cpu" if place is None else f"cuda:{place}"))
-    if getattr(device, "index", None) != place:
+    device = find_device("cpu" if place is None else place_name(place))
+    asked = device if named is None else find_device(named)
+    one_card = str(named).strip().lower().startswith(("cuda:", "gpu-", "mig-"))
+    if asked.identity != device.identity or (one_card and asked != device):
         raise ShapeError(
-            f"device={named!r} is {device.label}, but the arrays are on {place_name(place)}; "
+            f"device={named!r} is {asked.label}, but the arrays are on {place_name(place)}; "
             f"leave device out, or move the arrays."
         )
     return device

@@ -101,6 +101,15 @@ def test_arrays_of_the_wrong_place_are_the_callers_mistake(gpu: Any) -> None:
     np.testing.assert_allclose(kernel(*on_gpu).get(), 2 * (x + y))
 
 
+def test_a_name_that_equal_gpus_share_means_the_one_with_the_arrays(gpu: Any) -> None:
+    with gpu.cuda.Device(1):
+        on_gpu = [gpu.asarray(each) for each in values()]
+    for name in (None, "cuda", Gpu().identity, "cuda:1"):
+        assert asking.device_of_arrays((on_gpu[0],), name).index == 1
+    with pytest.raises(ShapeError, match=r"device='cuda:0' is .* but the arrays are on cuda:1"):
+        asking.device_of_arrays((on_gpu[0],), "cuda:0")
+
+
 def test_host_arrays_are_served_by_the_cpu_beside_a_gpu(gpu: Any) -> None:
     kernel = dispatch(gpu_sum, *values())
     assert kernel.device.kind == "cpu"
