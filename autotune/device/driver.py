@@ -76,7 +76,8 @@ def read_driver(
 
     The driver and not NVML is asked for what makes an identity: it is there wherever a kernel can
     run, it numbers GPUs as the process will use them, and only it knows the SM count of every
-    kind of GPU, the L2 cache and the limits of a block. `cuInit` makes no context.
+    kind of GPU, the L2 cache and the limits of a block. `cuInit` makes no context and takes no
+    memory on the GPU, but a process forked after it cannot use CUDA.
     """
     try:
         library = load(LIBRARY)
