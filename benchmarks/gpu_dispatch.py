@@ -1,0 +1,166 @@
+"""Host time of dispatch plus launch on a GPU, part by part, beside a bare CuPy launch.
+
+python benchmarks/gpu_dispatch.py          # results/gpu_dispatch.json, or $OUT
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from common import median_interval, write
+
+import autotune
+from autotune import dispatch, operation, variant
+from autotune.cuda import CudaSource, pointer
+from autotune.cuda.streams import capturing
+from autotune.device import find_device
+from autotune.model import Pass
+
+SOURCE = CudaSource(Path(__file__).with_name("gpu_dispatch.cu"))
+CALLS, ROUNDS = 100, 60  # 100 launches fit the queue of the device, so that none has to wait
+COUNT = 1024
+
+
+@operation(inputs="x[N]", outputs="y[N]", scalars={"factor": 2.0}, name="gpu_dispatch_scale")
+def scale(x: Any, *, factor: float) -> Any:
+    """factor * x."""
+    return factor * x
+
+
+@variant(
+    scale,
+    "cuda_scale",
+    device="cuda",
+    dtypes=("float32",),
+    passes=[Pass("scale", parallel=("N",), reads=("x",), writes={"y": "owned"})],
+)
+def cuda_scale(problem: Any, config: Any) -> Any:
+    """One launch, packed."""
+    count = problem.sizes["N"]
+    launch = SOURCE.kernel("scale").launcher(
+        grid=(-(-count // 128),), block=(128,), arguments="PPqf"
+    )
+
+    def run(x: Any, y: Any, factor: float) -> None:
+        launch(pointer(x), pointer(y), count, factor)
+
+    return run
+
+
+def host_seconds(functions: dict[str, Callable[[], Any]]) -> dict[str, list[float]]:
+    """Seconds per call on the host, interleaved; the device is idle when each round starts."""
+    synchronize = import_module("cupy").cuda.runtime.deviceSynchronize
+    samples: dict[str, list[float]] = {name: [] for name in functions}
+    for number in range(ROUNDS + 3):
+        for name, function in functions.items():
+            synchronize()
+            begin = time.perf_counter()
+            for _ in range(CALLS):
+                function()
+            elapsed = time.perf_counter() - begin
+            if number >= 3:
+                samples[name].append(elapsed / CALLS)
+    synchronize()
+    return samples
+
+
+def launches(cupy: Any) -> dict[str, Callable[[], Any]]:
+    """One launch, from the barest way to the whole of dispatch."""
+    x, y = cupy.ones(COUNT, "float32"), cupy.empty(COUNT, "float32")
+    raw = cupy.RawKernel(SOURCE.text, "scale", options=("-std=c++17",))
+    count, factor = cupy.int64(COUNT), cupy.float32(2.0)
+    launch = SOURCE.kernel("scale").launcher(grid=(8,), block=(128,), arguments="PPqf")
+    kernel = dispatch(scale, x)
+    assert kernel.variant == "cuda_scale", kernel.explain()
+    assert (kernel(x) == 2 * x).all()
+    first, second = pointer(x), pointer(y)
+    return {
+        "bare CuPy RawKernel": lambda: raw((8,), (128,), (x, y, count, factor)),
+        "launcher, addresses in hand": lambda: launch(first, second, COUNT, 2.0),
+        "launcher, arrays in hand": lambda: launch(pointer(x), pointer(y), COUNT, 2.0),
+        "kernel(x, out=y)": lambda: kernel(x, out=y),
+        "kernel(x)": lambda: kernel(x),
+        "dispatch(scale, x)": lambda: dispatch(scale, x),
+        "dispatch(scale, x)(x, out=y)": lambda: dispatch(scale, x)(x, out=y),
+        "dispatch(scale, x)(x)": lambda: dispatch(scale, x)(x),
+        "parts: cupy.empty": lambda: cupy.empty(COUNT, "float32"),
+        "parts: cupy.ndarray": lambda: cupy.ndarray((COUNT,), y.dtype),
+        "parts: current stream": lambda: cupy.cuda.get_current_stream().ptr,
+        "parts: current device": cupy.cuda.runtime.getDevice,
+        "parts: capturing()": capturing,
+        "parts: pointer(x)": lambda: pointer(x),
+        "an empty lambda": lambda: None,
+    }
+
+
+def attention_calls(cupy: Any, dtype: str, n: int) -> dict[str, Callable[[], Any]]:
+    """The forward pass as dispatch chooses it here, with the number of launches unknown."""
+    shape = (2, 1, n, 64)
+    rng = cupy.random.default_rng(0)
+    q, k, v = (rng.standard_normal(shape, dtype="float32").astype(dtype) for _ in range(3))
+    attention = autotune.attention
+    kernel = dispatch(attention, q, k, v)
+    out, lse = kernel(q, k, v, residuals=True)
+    what = f"attention {dtype} N={n} ({kernel.variant})"
+    return {
+        f"{what}: dispatch": lambda: dispatch(attention, q, k, v),
+        f"{what}: kernel(q, k, v)": lambda: kernel(q, k, v),
+        f"{what}: kernel(..., out=(out, lse))": lambda: kernel(q, k, v, out=(out, lse)),
+        f"{what}: dispatch and call": lambda: dispatch(attention, q, k, v)(q, k, v),
+    }
+
+
+def torch_calls(torch: Any, n: int) -> dict[str, Callable[[], Any]]:
+    """The same with tensors, beside torch's own attention."""
+    q, k, v = (torch.randn(2, 1, n, 64, device="cuda") for _ in range(3))
+    x = torch.ones(COUNT, device="cuda")
+    y = torch.empty_like(x)
+    attention, sdpa = autotune.attention, torch.nn.functional.scaled_dot_product_attention
+    kernel, scaled = dispatch(attention, q, k, v), dispatch(scale, x)
+    kernel(q, k, v)
+    assert bool((scaled(x) == 2 * x).all())
+    return {
+        "torch: x * 2": lambda: x * 2,
+        "torch: torch.mul(x, 2, out=y)": lambda: torch.mul(x, 2, out=y),
+        "torch: dispatch(scale, x)(x)": lambda: dispatch(scale, x)(x),
+        "torch: dispatch(scale, x)(x, out=y)": lambda: dispatch(scale, x)(x, out=y),
+        f"torch: attention N={n}: dispatch and call": lambda: dispatch(attention, q, k, v)(q, k, v),
+        f"torch: attention N={n}: scaled_dot_product_attention": lambda: sdpa(q, k, v),
+    }
+
+
+def main() -> None:
+    device = find_device("cuda")
+    cupy = import_module("cupy")
+    groups = [launches(cupy), attention_calls(cupy, "float32", 512)]
+    groups.append(attention_calls(cupy, "float64", 512))
+    try:
+        groups.append(torch_calls(import_module("torch"), 512))
+    except ImportError:
+        print("torch is absent")
+    rows = []
+    for group in groups:
+        for what, samples in host_seconds(group).items():
+            middle, low, high = median_interval(samples)
+            best = min(samples)
+            rows.append(
+                {
+                    "what": what,
+                    "median_us": middle * 1e6,
+                    "low_us": low * 1e6,
+                    "high_us": high * 1e6,
+                    "min_us": best * 1e6,
+                }
+            )
+            print(f"{what:62s} {middle * 1e6:8.2f} us  (least {best * 1e6:.2f})", flush=True)
+    write(
+        "gpu_dispatch", rows, packages=("cupy", "torch"), gpu=device.label, identity=device.identity
+    )
+
+
+if __name__ == "__main__":
+    main()
