@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,6 +96,8 @@ def read_driver(
 
 
 def _read(library: Any, index: int) -> DriverGpu:
+    from uuid import UUID
+
     handle, size = ctypes.c_int(0), ctypes.c_size_t(0)
     name, bus, octets = (ctypes.create_string_buffer(size) for size in (256, 32, 16))
     _call(library, "cuDeviceGet", ctypes.byref(handle), index)
@@ -116,7 +117,7 @@ def _read(library: Any, index: int) -> DriverGpu:
     return DriverGpu(
         index,
         name.value.decode(errors="replace").strip(),
-        str(uuid.UUID(bytes=octets.raw)),
+        str(UUID(bytes=octets.raw)),
         bus.value.decode(errors="replace"),
         attribute(_BUS_WIDTH),
         bool(attribute(_ECC)),

@@ -25,12 +25,13 @@ class Gpus:
 def local_gpus() -> Gpus:
     """This machine's GPUs as this process sees them first; asked once."""
     from autotune.device.driver import read_driver
-    from autotune.device.nvml import read_nvml
-    from autotune.device.toolkit import find_cupy
 
     driver = read_driver()
     if not driver.gpus:
         return Gpus(reason=driver.reason)
+    from autotune.device.nvml import read_nvml
+    from autotune.device.toolkit import find_cupy
+
     return gpus_of(driver, read_nvml([gpu.uuid for gpu in driver.gpus]), find_cupy())
 
 
