@@ -30,6 +30,8 @@ from autotune.store import open_tuning_db
 from autotune_tuning_db import DeviceRow, Store, StoreError
 
 _NAMED = 8
+_AHEAD = 8
+"""Problems whose openings compile while one is measured, where the worker can do both."""
 
 
 class CampaignInterrupted(KeyboardInterrupt):
@@ -169,7 +171,8 @@ class Campaign:
         for index, problem in enumerate(self.problems):
             left = self.settings.budget - (self._clock() - started)
             run = ProblemRun(session, problem, index=index, share=share(left, weights[index:]))
-            compile_openings(session, self.problems[index + 1 : index + 2])
+            first = index + 1 if index == 0 else index + _AHEAD
+            compile_openings(session, self.problems[first : index + _AHEAD + 1])
             self._done.append(run.run())
         return CampaignResult(
             self.device.identity,

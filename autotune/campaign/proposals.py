@@ -65,4 +65,7 @@ class Proposals:
 
     def keep(self, wanted: Callable[[Candidate], bool]) -> None:
         """Let go of what is not wanted any more; what is being compiled ends by itself."""
+        for each in self._pending:
+            if each.future is not None and not wanted(each.candidate):
+                each.future.cancel()
         self._pending = [each for each in self._pending if wanted(each.candidate)]

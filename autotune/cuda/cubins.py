@@ -6,7 +6,8 @@ import hashlib
 import os
 import tempfile
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,9 +34,28 @@ def cubin(source: CudaSource, command: list[str], arch: str) -> bytes:
     kept = _load(file)
     if kept is not None:
         return kept
-    code = nvrtc.compile_cubin(source.text, source.path.name, [*options, f"-I{source.path.parent}"])
-    _save(file, code)
+    with _alone(file):
+        kept = _load(file)
+        if kept is not None:  # another process was faster
+            return kept
+        given = [*options, f"-I{source.path.parent}"]
+        code = nvrtc.compile_cubin(source.text, source.path.name, given)
+        _save(file, code)
     return code
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """While another process compiles the same code, wait for it; where that can be known."""
+    with ExitStack() as stack:
+        with suppress(ImportError, OSError):
+            import fcntl
+
+            file.parent.mkdir(parents=True, exist_ok=True)
+            lock = file.with_suffix(".lock")
+            fcntl.flock(stack.enter_context(lock.open("a")), fcntl.LOCK_EX)
+            stack.callback(lock.unlink, missing_ok=True)
+        yield
 
 
 def _load(file: Path) -> bytes | None:

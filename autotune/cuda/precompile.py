@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from autotune.cuda.ahead import compiling_for
 from autotune.cuda.nvrtc import compile_clock
-from autotune.fingerprint import fingerprint
 from autotune.model import Config, Problem
 from autotune.registry import registry
 from autotune.worker.protocol import Job, Outcome
@@ -28,7 +27,6 @@ def precompile(arch: str, report: Callable[[str, int | None], None], job: Job) -
         missing = variant.unavailable()
         if missing is not None:
             return Outcome("unavailable", missing)
-        outcome = replace(outcome, fingerprint=fingerprint(variant))
         with compile_clock() as compiling, compiling_for(arch):
             variant.build(problem, Config(dict(job.config)))
             outcome = replace(outcome, status="ok", compile_seconds=compiling())

@@ -13,6 +13,7 @@ from autotune.worker.pool import CompilePool
 from autotune.worker.protocol import Job, Outcome, RaceJob, RaceOutcome
 
 MOST_PROCESSES = 32
+MOST_IN_FLIGHT = 12
 _MEASURING = 2
 """CPUs left for the measuring process and for this one."""
 
@@ -35,8 +36,11 @@ class GpuWorker:
 
     @property
     def depth(self) -> int:
-        """Candidates to have in flight: one for each compiling process, and one to measure."""
-        return self._pool.processes + 1
+        """Candidates to have in flight: one for each compiling process, and one to measure.
+
+        No more than that many: what is asked for early is asked for knowing less.
+        """
+        return min(self._pool.processes, MOST_IN_FLIGHT) + 1
 
     def start(self, job: Job) -> Future[Outcome]:
         """Begin to compile a candidate that is measured next."""

@@ -53,11 +53,15 @@ class CompilePool:
         self._lock = threading.Lock()
 
     def submit(self, job: Job, *, urgent: bool = True) -> Future[Outcome]:
-        """The outcome of compiling a candidate, now or later; it has no samples."""
+        """The outcome of compiling a candidate, now or later; it has no samples.
+
+        One that is cancelled before its turn is not compiled, unless it is submitted again.
+        """
         key = _key(job)
         with self._lock:
-            new = key not in self._futures
-            future = self._futures.setdefault(key, Future())
+            known = self._futures.get(key)
+            new = known is None or known.cancelled()
+            future = self._futures[key] = Future() if known is None or new else known
             if new:
                 self._waiting.add(key)
             if new or (urgent and key in self._waiting):
@@ -95,6 +99,8 @@ class CompilePool:
                     continue
                 self._waiting.discard(key)
                 future = self._futures[key]
+                if not future.set_running_or_notify_cancel():
+                    continue
             try:
                 future.set_result(compiler.compile(job))
             except Exception as error:

@@ -69,6 +69,7 @@ def test_what_is_not_wanted_any_more_is_let_go() -> None:
     threading.Timer(0.05, lambda: worker.done(0)).start()
     ahead.next()
     ahead.keep(lambda each: each == candidate(2))
+    assert worker.futures[1].cancelled()
     worker.done(2)
     last = ahead.next()
     assert last is not None

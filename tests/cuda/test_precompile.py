@@ -91,3 +91,15 @@ def test_a_gpu_worker_compiles_beside_and_ends_its_processes(compiler: None) -> 
     assert told == [2]
     time.sleep(0.05)
     assert set(psutil.Process().children()) <= before
+
+
+def test_the_same_code_is_compiled_by_one_process_while_others_wait(compiler: None) -> None:
+    jobs = [Job(f"gpu_scale N={size} float32 packed", "honest", {"block": 64}) for size in (8, 9)]
+    worker = GpuWorker(FakeGpu(), plugin_files=[str(PLUGIN)], processes=2)
+    try:
+        outcomes = [each.result(60) for each in [worker.start(job) for job in jobs]]
+    finally:
+        worker.close()
+    assert [outcome.status for outcome in outcomes] == ["ok", "ok"]
+    assert kept() == 1
+    assert min(outcome.compile_seconds or 0.0 for outcome in outcomes) == 0.0

@@ -77,6 +77,20 @@ def test_urgent_work_overtakes_and_nothing_is_compiled_twice() -> None:
     assert scene.made[0].closed
 
 
+def test_what_is_cancelled_before_its_turn_is_not_compiled_unless_it_is_wanted_again() -> None:
+    scene = Scene(1)
+    first = scene.pool.submit(job(0))
+    until(lambda: scene.given == [0])
+    dropped, other, wanted = (scene.pool.submit(job(number)) for number in (1, 2, 3))
+    assert dropped.cancel()
+    assert other.cancel()
+    again = scene.pool.submit(job(2))
+    scene.go.set()
+    assert [each.result(5).status for each in (first, again, wanted)] == ["ok"] * 3
+    assert scene.given == [0, 2, 3]
+    scene.pool.close()
+
+
 def test_as_many_processes_as_there_is_work_for() -> None:
     scene = Scene(3)
     for number in range(2):
