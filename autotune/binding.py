@@ -58,10 +58,12 @@ def bind(problem: Problem, device: Any, array: Any) -> Binding:
 
 def bind_native(problem: Problem, device: Any) -> Binding:
     """The binding for the arrays of the device's own library: NumPy's or CuPy's."""
-    from importlib import import_module
+    if device.kind == "cuda":
+        from autotune.cuda.arrays import array_class
 
-    module: Any = import_module("cupy" if device.kind == "cuda" else "numpy")
-    kind = module.ndarray
+        kind = array_class()
+    else:
+        from numpy import ndarray as kind
     return _bound(problem, library_for(kind), kind, getattr(device, "index", None))
 
 

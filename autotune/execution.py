@@ -15,7 +15,6 @@ from autotune.device.threads import Scope, ThreadRecord, ThreadSettings, prepare
 from autotune.errors import DeclarationError
 from autotune.libraries import Form, Maker, library_of
 from autotune.model import Config, Operation, Problem, Variant
-from autotune.model.traits import intermediate_shapes
 from autotune.reach import reach, reach_of
 from autotune.workspace import layout
 
@@ -47,16 +46,10 @@ class Executable:
     ) -> None:
         self.variant, self.problem, self.config = variant, problem, Config(dict(config))
         self.takes_outputs = not variant.returns
-        found = reach_of(variant)
-        keep_compiled(found)
+        self.layout = layout(variant, problem, self.config)
         self._on_gpu = getattr(device, "kind", "cpu") == "cuda"
-        run = self._prepared(variant) if self._on_gpu else variant.build(problem, self.config)
-        built = reach(run, after=found)
-        keep_compiled(built)
-        settings = thread_settings(
-            variant, self.config, device, numba=found.parallel or built.parallel
-        )
-        self._scope = prepare(settings) if settings is not None else None
+        self._scope: Scope | None = None
+        run = self._built_for_gpu() if self._on_gpu else self._built_for_cpu(device)
         operation = problem.operation
         self._inputs, self._fresh = len(operation.inputs), len(operation.fresh_outputs)
         self._scalars = len(operation.scalars)
@@ -75,28 +68,38 @@ class Executable:
         return self._scope.record() if self._scope is not None else None
 
     def _bind(self, run: Call) -> Call:
-        forms = intermediate_shapes(self.variant, self.problem, self.config)
         self._run = _within(self._scope, run) if self._scope is not None else run
         self._arrays = self._inputs + (self._fresh if self.takes_outputs else 0)
-        if not forms:
+        if not self.layout.forms:
             return self._run
         with_temporaries = _with_pooled if self._on_gpu else _with_intermediates
-        return with_temporaries(self._run, self._arrays, forms)
+        return with_temporaries(self._run, self._arrays, self.layout.forms)
 
-    def _prepared(self, variant: Variant) -> Call:
+    def _built_for_cpu(self, device: Any) -> Call:
+        """Build, with numba's code kept on disk, and a scope for the threads."""
+        found = reach_of(self.variant)
+        keep_compiled(found)
+        run = self.variant.build(self.problem, self.config)
+        built = reach(run, after=found)
+        keep_compiled(built)
+        parallel = found.parallel or built.parallel
+        settings = thread_settings(self.variant, self.config, device, numba=parallel)
+        self._scope = prepare(settings) if settings is not None else None
+        return run
+
+    def _built_for_gpu(self) -> Call:
         """Build, and have every kernel ready that the builder made a launcher of."""
         from autotune.cuda.launch import collecting
 
         with collecting() as launchers:
-            run = variant.build(self.problem, self.config)
+            run = self.variant.build(self.problem, self.config)
         for launcher in launchers:
             launcher.prepare()
         return run
 
     def _call_in(self, workspace: Any, *arguments: Any) -> Any:
         """Call with the temporaries in an array of bytes."""
-        places = layout(self.variant, self.problem, self.config)
-        temporaries = places.carve(library_of(workspace), workspace)
+        temporaries = self.layout.carve(library_of(workspace), workspace)
         return self._run(*arguments[: self._arrays], *temporaries, *arguments[self._arrays :])
 
     def _call_returning(self, call: Call, arguments: tuple[Any, ...]) -> tuple[Any, ...]:

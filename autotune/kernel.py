@@ -94,6 +94,8 @@ class Kernel:
         return self._layout().nbytes
 
     def _layout(self) -> Layout:
+        if self._executable is not None:
+            return self._executable.layout
         return layout(self.served.candidate, self.problem, self.config)
 
     def explain(self) -> str:
@@ -157,8 +159,8 @@ class Kernel:
                 return self._run_in_general(binding, inputs, outputs, values, workspace)
             if outputs is None:
                 outputs = binding.make()
-                if binding.recording is not None and binding.recording():
-                    self._kept.append(outputs)
+                if binding.recording is not None:
+                    self._keep_for_graph(binding, outputs)
             call(*inputs, *outputs, *values)
             return outputs
         except CapturingError:
@@ -181,8 +183,14 @@ class Kernel:
         assert executable is not None
         if outputs is None and executable.takes_outputs:
             outputs = binding.make()
+            self._keep_for_graph(binding, outputs)
         arguments = (*inputs, *(outputs or ()), *values)
         return executable(*arguments, workspace=workspace)
+
+    def _keep_for_graph(self, binding: Binding, made: list[Any]) -> None:
+        """Keep alive what a graph that is being captured will write to at each replay."""
+        if binding.recording is not None and binding.recording():
+            self._kept.append(made)
 
     def _use(self, served: Served, binding: Binding) -> None:
         """From now on call this one; directly, where its outputs are just what it is given."""
@@ -228,8 +236,7 @@ class Kernel:
             names = ", ".join(tensor.name for tensor in fresh)
             raise ShapeError(f"{self.operation}: out takes {names}; got {len(given)} arrays.")
         made = binding.make_residuals()
-        if binding.recording is not None and binding.recording():
-            self._kept.append(made)
+        self._keep_for_graph(binding, made)
         parts, hidden = iter(given), iter(made)
         residuals = self.problem.operation.residuals
         return [next(hidden if tensor.name in residuals else parts) for tensor in fresh]
