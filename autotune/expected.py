@@ -23,8 +23,8 @@ A plain implementation can be exact by luck (small sizes, powers of two); a hand
 another order must not fail for that.
 """
 
-SHORT_FLOOR_ULPS = 2.0
-"""The same in 16 bits, where sums are wider and only what is stored is rounded, once or twice."""
+SHORT_FLOOR_ULPS = 1.0
+"""The same in 16 bits, where sums are wider and only what is stored is rounded."""
 
 
 class GateError(AutotuneError):
