@@ -72,9 +72,8 @@ def _exp2_of(dtype: Any, powers: tuple[float, ...]) -> Any:
 
     @njit(fastmath={"contract", "nsz"}, **INNER)
     def exp2_of(x: Any) -> Any:
-        inside = low if x < low else x
-        shifted = inside + round_to_whole
-        r = inside - (shifted - round_to_whole)
+        shifted = x + round_to_whole
+        r = x - (shifted - round_to_whole)
         value = coefficients[0]
         for each in coefficients[1:]:
             value = value * r + each
@@ -91,10 +90,9 @@ def _exp_of(dtype: Any, powers: tuple[float, ...], ln2: tuple[float, float]) -> 
 
     @njit(fastmath={"contract", "nsz"}, **INNER)
     def exp_of(x: Any) -> Any:
-        inside = low if x < low else x
-        shifted = inside * log2_e + round_to_whole
+        shifted = x * log2_e + round_to_whole
         n = shifted - round_to_whole
-        r = (inside - n * high) - n * rest
+        r = (x - n * high) - n * rest
         value = coefficients[0]
         for each in coefficients[1:]:
             value = value * r + each

@@ -151,6 +151,45 @@ def _highest(typing_context: Any, vector: Any) -> tuple[Any, Generate]:
     return vector.dtype(vector), generate
 
 
+def _transpose(
+    typing_context: Any, source: Any, step: Any, target: Any, row: Any, column: Any
+) -> tuple[Any, Generate]:
+    vector, size = Vector(target.dtype), target.dtype.bitwidth // 8
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address, distance, array, i, j = arguments
+        kind = context.get_value_type(vector).as_pointer()
+        shape = context.make_array(target)(context, builder, array).shape
+        width = builder.extract_value(shape, 1)
+        lines = []
+        for _ in range(vector.lanes):
+            lines.append(builder.load(builder.inttoptr(address, kind), align=size))
+            address = builder.add(address, distance)
+        element = builder.add(builder.mul(i, width), j)
+        for line in _transposed(builder, lines):
+            pointer = _pointer(context, builder, target, array, element)
+            builder.store(line, builder.bitcast(pointer, kind), align=size)
+            element = builder.add(element, width)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, target, types.intp, types.intp), generate
+
+
+def _transposed(builder: Any, lines: list[Any]) -> list[Any]:
+    """The transpose of a square, by swapping corners: first of 2 x 2 squares, then of 4 x 4, ..."""
+    lanes, half = len(lines), 1
+    mask = ir.VectorType(ir.IntType(32), lanes)
+    while half < lanes:
+        upper = [j - half + lanes if j & half else j for j in range(lanes)]
+        lower = [j + lanes if j & half else j + half for j in range(lanes)]
+        for i in (i for i in range(lanes) if not i & half):
+            pair = lines[i], lines[i + half]
+            lines[i] = builder.shuffle_vector(*pair, ir.Constant(mask, upper))
+            lines[i + half] = builder.shuffle_vector(*pair, ir.Constant(mask, lower))
+        half *= 2
+    return lines
+
+
 load: Any = intrinsic(_load)
 """load(row, index): 64 bytes of a row from element `index` on; the row's stride is one element."""
 
@@ -177,3 +216,10 @@ maximum: Any = intrinsic(_maximum)
 
 highest: Any = intrinsic(_highest)
 """highest(vector): the largest of its lanes, NaN aside."""
+
+transpose: Any = intrinsic(_transpose)
+"""transpose(address, step, target, i, j): a square, of as many rows as a vector has lanes.
+
+Element x of the row at `address` + y * `step` bytes goes to target[i + x, j + y]; target is
+C-contiguous.
+"""

@@ -15,6 +15,7 @@ from autotune_variants.attention.tiled_rows import (
     owner,
     rows_or_copy,
     scores_product,
+    store_rows,
     visible_keys,
 )
 from autotune_variants.attention.tiled_table import (
@@ -43,6 +44,25 @@ def hide_future(scores: Any, keys: Any, queries: Any, first_visible: Any) -> Any
 
 
 @njit(fastmath={"contract", "nsz"}, **INNER)
+def raise_peaks(scores: Any, keys: Any, queries: Any, largest: Any) -> Any:
+    """largest[i] becomes the maximum of itself and column i of scores; NaN goes unseen.
+
+    Four rows at a time: maxima are so cheap that reading and writing `largest` would be the cost.
+    """
+    full_width_vectors()
+    whole = keys // 4 * 4
+    for j in range(0, whole, 4):
+        for i in range(queries):
+            peak = scores[j, i] if scores[j, i] > largest[i] else largest[i]
+            peak = scores[j + 1, i] if scores[j + 1, i] > peak else peak
+            peak = scores[j + 2, i] if scores[j + 2, i] > peak else peak
+            largest[i] = scores[j + 3, i] if scores[j + 3, i] > peak else peak
+    for j in range(whole, keys):
+        for i in range(queries):
+            largest[i] = scores[j, i] if scores[j, i] > largest[i] else largest[i]
+
+
+@njit(fastmath={"contract", "nsz"}, **INNER)
 def online_softmax(scores: Any, keys: Any, queries: Any, state: Any, accumulated: Any) -> Any:
     """Scores (keys by queries) become weights relative to the running maximum.
 
@@ -53,15 +73,11 @@ def online_softmax(scores: Any, keys: Any, queries: Any, state: Any, accumulated
     """
     full_width_vectors()
     largest, total, correction, base, part = state[0], state[1], state[2], state[3], state[4]
-    zero = scores.dtype.type(0)
+    zero, one = scores.dtype.type(0), scores.dtype.type(1)
     for i in range(queries):
         correction[i] = largest[i]
-    for j in range(keys):
-        for i in range(queries):
-            largest[i] = scores[j, i] if scores[j, i] > largest[i] else largest[i]
-    changed = False
+    raise_peaks(scores, keys, queries, largest)
     for i in range(queries):
-        changed |= largest[i] != correction[i]
         base[i] = zero if largest[i] == -np.inf else largest[i]
         correction[i] = exp(correction[i] - base[i])
         part[i] = zero
@@ -72,8 +88,8 @@ def online_softmax(scores: Any, keys: Any, queries: Any, state: Any, accumulated
             part[i] += weight
     for i in range(queries):
         total[i] = total[i] * correction[i] + part[i]
-    if changed:
-        for i in range(queries):
+    for i in range(queries):
+        if correction[i] != one:
             for d in range(accumulated.shape[1]):
                 accumulated[i, d] *= correction[i]
 
@@ -86,8 +102,9 @@ def normalise(out: Any, place: Any, state: Any, accumulated: Any) -> Any:
     for i in range(queries):
         total = state[1, i]
         scale = one / total if total != 0 else one
-        for d in range(out.shape[3]):
-            out[b, h, first + i, d] = accumulated[i, d] * scale
+        for d in range(accumulated.shape[1]):
+            accumulated[i, d] *= scale
+    store_rows(out, b, h, first, queries, accumulated)
 
 
 @njit(**INNER)

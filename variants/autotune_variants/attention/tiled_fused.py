@@ -20,6 +20,7 @@ from autotune_variants.attention.tiled_rows import (
     matrix,
     owner,
     product_to_rows,
+    row_products,
     rows_or_copy,
     sharers,
     store_rows,
@@ -67,17 +68,6 @@ def final_factors(state: Any, peaks: Any, queries: Any, factor: Any) -> Any:
     for i in range(queries):
         scale = exp(peaks[i] - base[i])
         factor[i] = scale / total[i] if total[i] != zero else zero
-
-
-@njit(fastmath={"contract", "nsz", "reassoc"}, **INNER)
-def row_products(out: Any, grad_out: Any, place: Any, delta: Any) -> Any:
-    """delta[i] = sum over d of out * grad_out, for the rows of a tile."""
-    b, h, first, queries = place
-    for i in range(queries):
-        value = delta.dtype.type(0)
-        for d in range(out.shape[3]):
-            value += out[b, h, first + i, d] * grad_out[b, h, first + i, d]
-        delta[i] = value
 
 
 @njit(**INNER)

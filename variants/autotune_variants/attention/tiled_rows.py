@@ -10,6 +10,7 @@ from numba import njit
 from autotune_variants.attention.tiled_table import contiguous, number_size
 from autotune_variants.fastmath import INNER
 from autotune_variants.gemm import multiply
+from autotune_variants.simd import BYTES, transpose
 
 
 @njit(**INNER)
@@ -50,6 +51,13 @@ def has_rows(array: Any) -> Any:
 
 
 @njit(**INNER)
+def in_place(array: Any, b: Any, h: Any, first: Any, count: Any) -> Any:
+    """The rows as a C-contiguous matrix, as wide as rows are apart, of an array that `has_rows`."""
+    address, step = rows(array, b, h, first)
+    return contiguous(array, address, count, step)
+
+
+@njit(**INNER)
 def copy_rows(source: Any, b: Any, h: Any, first: Any, count: Any, target: Any) -> Any:
     """target[i, :] = source[b, h, first + i, :] for `count` rows."""
     for i in range(count):
@@ -60,8 +68,16 @@ def copy_rows(source: Any, b: Any, h: Any, first: Any, count: Any, target: Any) 
 @njit(**INNER)
 def copy_columns(source: Any, b: Any, h: Any, first: Any, count: Any, target: Any) -> Any:
     """target[:, i] = source[b, h, first + i, :] for `count` rows."""
-    for d in range(source.shape[3]):
-        for i in range(count):
+    lanes, width = BYTES // source.itemsize, source.shape[3]
+    whole = count // lanes * lanes if has_rows(source) else 0
+    squares = width // lanes * lanes
+    for i in range(0, whole, lanes):
+        address, step = rows(source, b, h, first + i)
+        for d in range(0, squares, lanes):
+            place = address + d * source.itemsize
+            transpose(place, step * source.itemsize, target, d, i)
+    for d in range(width):
+        for i in range(whole if d < squares else 0, count):
             target[d, i] = source[b, h, first + i, d]
 
 
@@ -121,9 +137,34 @@ def add_rows(target: Any, b: Any, h: Any, first: Any, count: Any, source: Any) -
 @njit(**INNER)
 def store_rows(target: Any, b: Any, h: Any, first: Any, count: Any, source: Any) -> Any:
     """target[b, h, first + i, :] = source[i, :] for `count` rows."""
+    if has_rows(target):
+        tile = in_place(target, b, h, first, count)
+        for i in range(count):
+            for d in range(target.shape[3]):
+                tile[i, d] = source[i, d]
+        return
     for i in range(count):
         for d in range(target.shape[3]):
             target[b, h, first + i, d] = source[i, d]
+
+
+@njit(fastmath={"contract", "nsz", "reassoc"}, **INNER)
+def row_products(x: Any, y: Any, place: Any, sums: Any) -> Any:
+    """sums[i] = sum over d of x * y, for `place` (b, h, first row, rows)."""
+    b, h, first, count = place
+    if has_rows(x) and has_rows(y):
+        left, right = in_place(x, b, h, first, count), in_place(y, b, h, first, count)
+        for i in range(count):
+            total = sums.dtype.type(0)
+            for d in range(x.shape[3]):
+                total += left[i, d] * right[i, d]
+            sums[i] = total
+        return
+    for i in range(count):
+        total = sums.dtype.type(0)
+        for d in range(x.shape[3]):
+            total += x[b, h, first + i, d] * y[b, h, first + i, d]
+        sums[i] = total
 
 
 @njit(**INNER)
