@@ -2,9 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# The CuPy extra that fits the driver: CUDA 13 needs driver 580 or newer, CUDA 12 needs 525.
-DRIVER := $(shell nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | cut -d. -f1 | grep -E '^[0-9]+$$')
-GPU_EXTRA := $(shell if [ "0$(DRIVER)" -ge 580 ]; then echo cuda13; elif [ "0$(DRIVER)" -ge 525 ]; then echo cuda12; fi)
+# The CuPy extra that fits the GPU and its driver, if there is one: cuda13, cuda12 or nothing.
+GPU_EXTRA = $(shell $(PYTHON) -m autotune.device 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help install tune test test-gpu lint format clean
