@@ -13,9 +13,10 @@ from autotune.model.variant import Variant
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Nominal rates of one CPU core: what orders candidates, never what is reported as a time.
+    """Nominal rates: what orders candidates, never what is reported as a time.
 
-    The numbers are round figures for a server core with AVX2 or AVX-512; only their ratios matter.
+    The numbers are round figures for one server core with AVX2 or AVX-512; only their ratios
+    matter.
     """
 
     bytes_per_second: float = 6e9
@@ -25,11 +26,24 @@ class Rates:
     launch_seconds: float = 5e-6
 
 
+GPU = Rates(
+    bytes_per_second=4e12,
+    blas_flops_per_second=4e13,
+    loop_flops_per_second=2e13,
+    atomics_per_second=2e11,
+    launch_seconds=4e-6,
+)
+"""Round figures for a data-centre GPU of 2023."""
+
+
 def estimate_seconds(
     variant: Variant, problem: Problem, config: Mapping[str, Any], rates: Rates | None = None
 ) -> float:
-    """Roofline-style estimate in seconds: traffic or arithmetic, plus atomics and launches."""
-    rates = rates or Rates()
+    """Roofline-style estimate in seconds: traffic or arithmetic, plus atomics and launches.
+
+    By the rates of one core, or of a GPU, unless others are given.
+    """
+    rates = rates or (GPU if variant.device == "cuda" else Rates())
     counts = predict(variant, problem, config)
     threads = max(int(config.get("threads", 1)), 1)
     flops_rate = rates.blas_flops_per_second if variant.blas else rates.loop_flops_per_second

@@ -17,6 +17,7 @@ _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)\s*(ms|s|min|m|h)?\Z")
 
 _TRIAL_OVERHEAD = 0.25
+_RACE = 3.0
 _COMPILE = 5.0
 _CALLS = 20
 _LONGEST_TRIAL = 2.0
@@ -37,12 +38,12 @@ def parse_budget(text: str | float) -> float:
 def expected_seconds(
     problem: Problem, variants: Iterable[Variant], device: Device, *, compiles: bool
 ) -> float:
-    """What measuring the default of every variant should cost, from the declarations.
+    """What the default of every variant and a race should cost, from the declarations.
 
     Only the proportions between problems matter: a share of the budget follows them. `compiles`
     tells whether the variants are met for the first time, so that each has to be compiled.
     """
-    total = _TRIAL_OVERHEAD
+    total = _RACE
     for variant in variants:
         if why_not(variant, problem, device.kind, device.limits) is None:
             config = default_config(variant, problem, device)
