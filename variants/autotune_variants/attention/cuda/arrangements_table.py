@@ -111,13 +111,19 @@ def tunables(sequence: tuple[Stage, ...], study: bool) -> tuple[Tunable, ...]:
     return tuple(found)
 
 
-def constraints(names: set[str], sequence: tuple[Stage, ...]) -> tuple[str, ...]:
-    """What device and block may hold, and no tile or number beyond what the sizes can use."""
+def constraints(sequence: tuple[Stage, ...], study: bool) -> tuple[str, ...]:
+    """What device and block may hold, and no tile or number beyond what the sizes can use.
+
+    The study's forms take seconds where the study did not go (its largest is half of the limit).
+    """
+    names = {tunable.name for tunable in tunables(sequence, study)}
     recomputing = any(
         stage.source is COLUMNS and stage.steps & Step.SCORE_GRADIENTS for stage in sequence
     )
     matrices = len({"a", "gs"} & {array for stage in sequence for array in stage.declared.writes})
     found = ["compute >= 80", _registers("rows", "2")] if "rows" in names else ["compute >= 80"]
+    if study:
+        found.append("B*H*Nq*Nk <= 2**28")
     if matrices:
         found.append(f"{matrices}*B*H*Nq*Nk*{_SIZE} <= 0.8*device_memory")
     if "rows" in names:

@@ -44,7 +44,6 @@ def _declare(
 ) -> None:
     given = tuple(tensor.name for tensor in (*operation.inputs, *operation.outputs))
     arrays = table.temporaries(sequence, given)
-    tunables = table.tunables(sequence, study)
 
     def build(problem: Any, config: Mapping[str, Any]) -> Run:
         return arranged(problem, config, sequence, [array.name for array in arrays])
@@ -58,8 +57,8 @@ def _declare(
         dtypes=dtypes,
         passes=tuple(stage.declared for stage in sequence),
         intermediates=arrays,
-        tunables=tunables,
-        constraints=table.constraints({tunable.name for tunable in tunables}, sequence),
+        tunables=table.tunables(sequence, study),
+        constraints=table.constraints(sequence, study),
     )(build)
 
 
