@@ -14,7 +14,6 @@ from autotune.libraries import (
     Library,
     Maker,
     common_library,
-    library_for,
     library_of,
     place_name,
 )
@@ -54,17 +53,6 @@ def bind(problem: Problem, device: Any, array: Any) -> Binding:
             f"{place_name(wanted)}; dispatch again with the arrays."
         )
     return _bound(problem, library, array.__class__, place)
-
-
-def bind_native(problem: Problem, device: Any) -> Binding:
-    """The binding for the arrays of the device's own library: NumPy's or CuPy's."""
-    if device.kind == "cuda":
-        from autotune.cuda.arrays import array_class
-
-        kind = array_class()
-    else:
-        from numpy import ndarray as kind
-    return _bound(problem, library_for(kind), kind, getattr(device, "index", None))
 
 
 def _bound(problem: Problem, library: Library, kind: type, place: int | None) -> Binding:

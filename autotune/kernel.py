@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from autotune.binding import (
     Binding,
     bind,
-    bind_native,
     explain_inputs,
     explain_outputs,
     fits,
@@ -61,7 +60,7 @@ class Kernel:
         self._serve_next = serve_next
         self._executable: Executable | None = None
         self._call: Callable[..., Any] | None = None
-        self._binding = bind_native(problem, device)
+        self._binding: Binding | None = None  # that of the last call
         self._bindings: dict[type, Binding] = {}
         self._kept: list[Any] = []  # outputs made during a capture, which the graph writes to
         names = [tensor.name for tensor in operation.outputs]
@@ -121,10 +120,10 @@ class Kernel:
         """
         binding = self._binding
         try:
-            fit = tuple(map(binding.read, inputs)) == binding.forms
+            fit = binding is not None and tuple(map(binding.read, inputs)) == binding.forms
         except AttributeError:
             fit = False  # something that is no array of this library
-        if not fit:
+        if binding is None or not fit:
             if self._on_host_tensors(inputs):
                 from autotune.cuda.tensors import run_on_views
 
@@ -132,14 +131,15 @@ class Kernel:
                 return run_on_views(self, inputs, out, **options)
             binding = self._bind(inputs)
         values = self.problem.scalars(self._named_scalars(scalars)) if scalars else self._scalars
-        outputs = None if out is None else self._given_outputs(binding, out)
         if workspace is not None:
             self._layout().check(binding.library, workspace, self.operation)
         context = None if binding.around is None else binding.around()
         if context is None:
+            outputs = None if out is None else self._given_outputs(binding, out)
             results = self._run(binding, inputs, outputs, values, workspace)
         else:
             with context:
+                outputs = None if out is None else self._given_outputs(binding, out)
                 results = self._run(binding, inputs, outputs, values, workspace)
         if self._only is not None and not residuals:
             return results[self._only]

@@ -133,11 +133,7 @@ known: dict[type, Library] = {}
 
 def library_of(array: Any) -> Library:
     """The library of an array; ShapeError for anything else."""
-    return library_for(array.__class__)
-
-
-def library_for(kind: type) -> Library:
-    """The library of a class of arrays."""
+    kind = array.__class__
     return known[kind] if kind in known else _learn(kind)
 
 

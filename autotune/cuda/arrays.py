@@ -32,12 +32,6 @@ def _elements(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple([stride // itemsize for stride in strides])
 
 
-def array_class() -> type:
-    """CuPy's arrays, which kernels for a GPU take unless the caller's are others."""
-    kind: type = import_module("cupy").ndarray
-    return kind
-
-
 class CupyArrays:
     """CuPy's arrays, on the device that they were made on."""
 

@@ -344,3 +344,29 @@ def test_what_a_builder_needs_compiled_is_known_without_a_gpu(
     ((name, options),) = compiled
     assert name == "toy.cu"
     assert {"--gpu-architecture=sm_120", "-DREAL=float32"} <= set(options)
+
+
+def test_bfloat16_tensors_need_no_ml_dtypes(
+    gpu: Any, torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)  # importing it fails
+    launched: list[Any] = []
+    gpu.kernel("sum", gpu_kernels.ARGUMENTS)(lambda *values: launched.append(values))
+    tensors = [torch.empty((3, 8), torch.bfloat16, torch.device("cuda", 0)) for _ in range(2)]
+    kernel = dispatch(gpu_sum, *tensors)
+    total, peak = kernel(*tensors, residuals=True)
+    assert (kernel.variant, len(launched)) == ("cuda_sum", 1)
+    assert (total.dtype, peak.dtype) == (torch.bfloat16, torch.float32)
+
+
+def test_residuals_beside_given_outputs_are_made_where_the_arrays_are(gpu: Any) -> None:
+    gpu.device_count = 2
+    streams.several_devices.cache_clear()
+    with gpu.cuda.Device(1):
+        arrays = [gpu.asarray(each) for each in values()]
+        out = gpu.empty((3, 8))
+    total, peak = dispatch(gpu_sum, *arrays)(*arrays, out=out, residuals=True)
+    assert total is out
+    assert peak.data.device_id == 1
