@@ -15,6 +15,7 @@ FOREIGN_LIMIT = 5
 """Percent of the multiprocessors' time that another process may have had."""
 
 _SM, _MEMORY, _GPU_SENSOR = 1, 2, 0
+_NOTHING = (0, 6)  # NVML_SUCCESS without a sample, NVML_ERROR_NOT_FOUND
 
 THROTTLE = {
     0x4: "power cap",
@@ -132,11 +133,11 @@ class CardWatch:
             return None
         try:
             samples = self._nvml.nvmlDeviceGetProcessUtilization(self._card, since)
-        except Exception as error:
-            return 0 if "NotFound" in type(error).__name__ else None
-        own = os.getpid()
-        pids = {sample.pid for sample in samples}
-        shares = [int(sample.smUtil) for sample in samples if sample.pid != own]
+        except Exception as error:  # pynvml raises also when there is nothing to tell
+            return 0 if getattr(error, "value", None) in _NOTHING else None
+        own, recent = os.getpid(), [each for each in samples if each.timeStamp >= since]
+        pids = {sample.pid for sample in recent}
+        shares = [int(sample.smUtil) for sample in recent if sample.pid != own]
         if own not in pids and shares:
             shares.remove(max(shares))  # by another name, it is the one that is at work
         return max(shares, default=0)

@@ -15,9 +15,12 @@ from autotune.cuda.watch import CardState, CardWatch
 class NVMLError(Exception):
     """As pynvml's."""
 
+    def __init__(self, value: int) -> None:
+        super().__init__(f"status {value}")
+        self.value = value
 
-class NVMLError_NotFound(NVMLError):  # noqa: N801, N818
-    """No process had any of the card."""
+
+UNINITIALISED, UNSUPPORTED, NOT_FOUND = 1, 3, 6
 
 
 class FakeNvml:
@@ -33,14 +36,14 @@ class FakeNvml:
             "power": 402_500,
             "throttle": 0,
             "pids": (os.getpid(),),
-            "utilization": (),
+            "utilization": NOT_FOUND,
             **answers,
         }
         self.sessions = 0
 
     def nvmlInit(self) -> None:  # noqa: N802
         if self.answers.get("broken"):
-            raise NVMLError("Driver Not Loaded")
+            raise NVMLError(UNINITIALISED)
         self.sessions += 1
 
     def nvmlShutdown(self) -> None:  # noqa: N802
@@ -48,7 +51,7 @@ class FakeNvml:
 
     def _give(self, name: str) -> Any:
         if self.answers[name] is None:
-            raise NVMLError("Not Supported")
+            raise NVMLError(UNSUPPORTED)
         return self.answers[name]
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802
@@ -71,8 +74,8 @@ class FakeNvml:
 
     def nvmlDeviceGetProcessUtilization(self, card: str, since: int) -> list[Any]:  # noqa: N802
         shares = self._give("utilization")
-        if not shares:
-            raise NVMLError_NotFound
+        if isinstance(shares, int):
+            raise NVMLError(shares)
         return [SimpleNamespace(pid=pid, smUtil=share, timeStamp=since) for pid, share in shares]
 
 
@@ -120,7 +123,8 @@ OWN, OTHER = os.getpid(), 4_000_001
     ("pids", "utilization", "spoils"),
     [
         ((OWN,), ((OWN, 99),), ()),
-        ((OWN, OTHER), (), ()),
+        ((OWN, OTHER), NOT_FOUND, ()),
+        ((OWN, OTHER), 0, ()),
         ((OWN, OTHER), ((OWN, 60), (OTHER, 3)), ()),
         ((OWN, OTHER), ((OWN, 60), (OTHER, 35)), ("other processes used 35% of the card",)),
         ((OWN, OTHER), None, ("1 other process is on the card",)),
