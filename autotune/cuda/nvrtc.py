@@ -16,7 +16,7 @@ from typing import Any
 from autotune.errors import AutotuneError
 
 _spent = [0.0]
-_SONAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
+_MAJORS = (14, 13, 12)
 _ERROR = re.compile(
     r"^(?P<file>[^\n(]*)\((?P<line>\d+)\): (?:catastrophic )?error: (?P<text>.+)$", re.M
 )
@@ -47,14 +47,29 @@ def library() -> Any:
 
 
 def _candidates() -> Iterator[str]:
-    """Where it may lie: wheels of this environment, the toolkit's directory, the loader's path."""
+    """Where it may lie: wheels of this environment, the toolkit's directory, the loader's path.
+
+    The newest that the driver can run the code of; without a driver the newest.
+    """
     toolkit = (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), "/usr/local/cuda")
-    for soname in _SONAMES:
+    most = driver_major() or _MAJORS[0]
+    for major in sorted(_MAJORS, key=lambda major: (major > most, -major)):
+        soname = f"libnvrtc.so.{major}"
         patterns = [(entry, f"nvidia/*/lib/{soname}") for entry in sys.path if entry]
         patterns += [(root, f"lib*/{soname}") for root in toolkit if root]
         for root, pattern in patterns:
             yield from (str(path) for path in sorted(Path(root).glob(pattern)))
         yield soname
+
+
+def driver_major() -> int | None:
+    """The CUDA release that the driver supports; a driver runs no code of a later one."""
+    supported = ctypes.c_int()
+    try:
+        status = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(supported))
+    except (OSError, AttributeError):
+        return None
+    return supported.value // 1000 if status == 0 and supported.value else None
 
 
 @cache

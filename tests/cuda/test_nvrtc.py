@@ -80,3 +80,18 @@ def test_the_version_is_read_from_the_library() -> None:
     major, minor = map(int, nvrtc.version().split("."))
     assert major >= 12
     assert minor >= 0
+
+
+@pytest.mark.parametrize(("major", "first"), [(None, 14), (14, 14), (13, 13), (12, 12)])
+def test_a_compiler_that_the_driver_understands_is_preferred(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, major: int | None, first: int
+) -> None:
+    for name, number in (("cu13", 13), ("cuda_nvrtc", 12), ("cu14", 14)):
+        (tmp_path / "nvidia" / name / "lib").mkdir(parents=True)
+        (tmp_path / "nvidia" / name / "lib" / f"libnvrtc.so.{number}").touch()
+    monkeypatch.setattr(nvrtc, "driver_major", lambda: major)
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "none"))
+    found = [path for path in nvrtc._candidates() if str(tmp_path) in path]
+    assert found[0].endswith(f"libnvrtc.so.{first}")
+    assert len(found) == 3
