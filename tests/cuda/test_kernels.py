@@ -176,6 +176,9 @@ def test_two_gpus_each_with_its_own_kernel(gpu: Any) -> None:
     first, second = dispatch(gpu_sum, *here), dispatch(gpu_sum, *there)
     assert (first.device.index, second.device.index) == (0, 1)
     assert second(*there).data.device_id == 1  # though the current device is 0
+    assert dispatch(gpu_sum, *there, device="h200") is second
+    with pytest.raises(ShapeError, match="device='cuda:0' is NVIDIA H200, but the arrays are on"):
+        dispatch(gpu_sum, *there, device="cuda:0")
     assert gpu.launched[-1].device == 1
     assert gpu.device_id == 0
     for arrays in (there, [here[0], there[1]], [there[0], here[1]]):
