@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,13 @@ if TYPE_CHECKING:
 LARGEST = 512 * 2**20
 """Bytes of kernels kept on disk; those not used for longest go first."""
 
+LOOK_EVERY = 32
+"""Files written by a process between looks at how much there is."""
+
 _MAGIC = b"onf-cubin-1\0"
 _CHECK = 32
 _warned = False
+_written = count()
 
 
 def cubin(source: CudaSource, command: list[str], arch: str) -> bytes:
@@ -85,7 +90,8 @@ def _save(file: Path, code: bytes) -> None:
         except BaseException:
             Path(beside).unlink(missing_ok=True)
             raise
-        _prune(file.parent)
+        if next(_written) % LOOK_EVERY == 0:
+            _prune(file.parent)
     except OSError as error:
         _warn(f"cannot keep compiled kernels in {file.parent} ({type(error).__name__}: {error})")
 

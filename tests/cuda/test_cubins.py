@@ -78,6 +78,7 @@ def test_what_was_not_used_for_longest_goes_first(
     size = sum(file.stat().st_size for file in files(private_home))
     source.compile({"TILE": 0})  # used again
     monkeypatch.setattr(cubins, "LARGEST", size)
+    monkeypatch.setattr(cubins, "LOOK_EVERY", 1)
     source.compile({"TILE": 4})
     assert len(files(private_home)) == 4
     before = len(compiled)
