@@ -13,7 +13,7 @@ from autotune.binding import (
     fits,
     fits_outputs,
 )
-from autotune.errors import CapturingError, ShapeError, UnknownNameError
+from autotune.errors import CapturingError, DeviceLostError, ShapeError, UnknownNameError
 from autotune.libraries import library_of
 from autotune.model.problem import Config, Problem
 from autotune.workspace import Layout, layout
@@ -21,6 +21,10 @@ from autotune.workspace import Layout, layout
 if TYPE_CHECKING:
     from autotune.execution import Executable
     from autotune.serving import Served
+
+
+_NOBODYS_FAULT = (CapturingError, DeviceLostError)
+"""What sets no variant aside: another would fail as well."""
 
 
 class Kernel:
@@ -153,17 +157,17 @@ class Kernel:
         values: tuple[float, ...],
         workspace: Any,
     ) -> Any:
-        call = self._call
+        call = self._call if workspace is None else None
+        if outputs is None and call is not None:
+            outputs = binding.make()
+            if binding.recording is not None:
+                self._keep_for_graph(binding, outputs)
         try:
-            if call is None or workspace is not None:
+            if call is None:
                 return self._run_in_general(binding, inputs, outputs, values, workspace)
-            if outputs is None:
-                outputs = binding.make()
-                if binding.recording is not None:
-                    self._keep_for_graph(binding, outputs)
             call(*inputs, *outputs, *values)
             return outputs
-        except CapturingError:
+        except _NOBODYS_FAULT:
             raise
         except Exception as error:
             return self._run_next_best(error, binding, inputs, outputs, values)
@@ -269,7 +273,7 @@ class Kernel:
             self._executable = self._call = None
             try:
                 return self._run_in_general(binding, inputs, outputs, values, None)
-            except CapturingError:
+            except _NOBODYS_FAULT:
                 raise
             except Exception as next_error:
                 if self.origin == "reference":

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from autotune.cuda.streams import refuse_during_capture
-from autotune.errors import AutotuneError, DeclarationError
+from autotune.errors import AutotuneError, DeclarationError, DeviceLostError
 
 if TYPE_CHECKING:
     from autotune.cuda.source import CudaSource, Macro
@@ -27,6 +27,8 @@ _CODE = re.compile(r"S\d+|[PqQiIdfhHbB?]")
 _MAX_THREADS, _SHARED, _CONST, _LOCAL, _REGISTERS = 0, 1, 2, 3, 4  # CU_FUNC_ATTRIBUTE_...
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
+_LOST = frozenset({700, 702, 710, *range(714, 720)})
+"""Illegal address or instruction, timeout, assertion, ECC, failed launch: the context is gone."""
 _WITHOUT_ASKING = 48 * 1024  # bytes of shared memory that need no opt-in
 
 
@@ -258,8 +260,11 @@ def _launch_again(error: Exception, arguments: tuple[int, ...], function: CudaFu
         raise _failed(function, again) from again
 
 
-def _failed(function: CudaFunction, error: Exception) -> LaunchError:
-    return LaunchError(f"kernel {function.entry} was not launched: {error}")
+def _failed(function: CudaFunction, error: Exception) -> AutotuneError:
+    message = f"kernel {function.entry} was not launched: {error}"
+    if getattr(error, "status", None) in _LOST:
+        return DeviceLostError(f"{message}; an earlier kernel broke the CUDA context.")
+    return LaunchError(message)
 
 
 def _as_bytes(value: Any) -> Any:

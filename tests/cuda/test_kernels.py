@@ -15,7 +15,7 @@ from gpu_kernels import Gpu, gpu_sum
 from autotune import asking, dispatch, serving
 from autotune.cuda import streams
 from autotune.device import local_cpu
-from autotune.errors import CapturingError, ShapeError
+from autotune.errors import CapturingError, DeviceLostError, ShapeError
 from autotune.lookup import forget
 
 
@@ -288,6 +288,17 @@ def test_a_launch_that_fails_sets_the_variant_aside(gpu: Any, caplog: Any) -> No
     (record,) = [each for each in caplog.records if "next best" in each.getMessage()]
     assert "kernel sum was not launched" in record.getMessage()
     assert "\n" not in record.getMessage()
+
+
+def test_a_lost_context_is_no_variants_fault(gpu: Any) -> None:
+    arrays = [gpu.asarray(each) for each in values()]
+    kernel = dispatch(gpu_sum, *arrays)
+    kernel(*arrays)
+    gpu.fail_with = 700
+    with pytest.raises(DeviceLostError, match="an earlier kernel broke the CUDA context"):
+        kernel(*arrays)
+    assert kernel.variant == "cuda_sum"
+    assert not serving.server().counts["quarantined"]
 
 
 def _every(kernel: Any) -> list[Any]:
