@@ -51,11 +51,11 @@ def import_file(file: Path) -> ImportReport:
 
 def _refuse_to_overwrite(target: Path) -> None:
     """Only an older export may be replaced: a wrong name must not cost anyone a file."""
-    if not target.parent.is_dir():
-        raise UserError(f"the folder {target.parent} does not exist; make it first.")
-    if not target.exists():
-        return
     try:
+        if not target.parent.is_dir():
+            raise UserError(f"the folder {target.parent} does not exist; make it first.")
+        if not target.exists():
+            return
         with target.open("rb") as stream:
             is_export = b'"onf-autotune-export"' in stream.read(200)
     except OSError as error:

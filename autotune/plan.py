@@ -46,7 +46,7 @@ def read_plan(path: Path) -> Plan:
         content = tomllib.loads(path.read_text())
     except OSError as error:
         raise UserError(f"cannot read the plan {path}: {error.strerror or error}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # not TOML, not UTF-8, a number of thousands of digits
         raise UserError(f"the plan {path} is not TOML: {error}.") from None
     try:
         return _plan(content)

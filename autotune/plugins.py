@@ -49,8 +49,12 @@ def load_plugins() -> None:
 
 def load_file(path: str | os.PathLike[str]) -> None:
     """Import a Python file that declares operations or variants; UserError if it fails."""
-    file = Path(path).resolve()
-    if not file.is_file():
+    try:
+        file = Path(path).resolve()
+        found = file.is_file()
+    except OSError as error:
+        raise UserError(f"cannot read the plugin file {str(path)!r}: {error.strerror}.") from None
+    if not found:
         raise UserError(f"plugin file {str(path)!r} does not exist; give a path to a .py file.")
     name = f"autotune_plugin_{file.stem}"
     with _lock:

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autotune.errors import ShapeError, UserError
 from autotune.model.operation import Operation
 from autotune.model.problem import Problem
 
-_SIZE = re.compile(r"\d+(:\d+){0,2}\Z")
+_SIZE = re.compile(r"\d{1,18}(:\d{1,18}){0,2}\Z")  # what fits in 64 bits
+_MOST_DIMS, _MOST_SHAPES = 64, 10_000
 
 
 def parse_shapes(operation: Operation, text: str) -> list[dict[str, int]]:
     """All sizes that a shape stands for: "B=2,H=1,N=512:4096,D=64", "1x8x1024x64", "1024".
 
     `a:b` doubles from a to b and `a:b:s` adds s; both ends count. Several ranges are combined.
-    Raises ShapeError or UnknownNameError naming what does not fit.
+    Raises ShapeError or UnknownNameError naming what does not fit, and ShapeError for more than
+    10,000 shapes, which no one can have meant to measure.
     """
     parts = [part.strip() for part in re.split(r"[,x]" if "=" not in text else ",", text.strip())]
+    if len(parts) > _MOST_DIMS:
+        raise ShapeError(f"the shape {shorten(text)} gives {len(parts)} sizes, which is too many.")
     named = [part.partition("=") for part in parts]
     if any(sign for _, sign, _ in named):
         if not all(name and sign for name, sign, _ in named):
-            raise ShapeError(f"cannot read the shape {text!r}; write every dim as B=2, or none.")
+            raise ShapeError(
+                f"cannot read the shape {shorten(text)}; write every dim as B=2, or none."
+            )
         options = {name.strip(): _sizes(value, text) for name, _, value in named}
         if len(options) < len(named):
             raise ShapeError(f"the shape {text!r} gives a dim twice.")
@@ -33,11 +40,11 @@ def parse_shapes(operation: Operation, text: str) -> list[dict[str, int]]:
     return [operation.sizes_from_shape(list(each.values())) for each in _products(positional)]
 
 
-def _sizes(text: str, shape: str) -> list[int]:
+def _sizes(text: str, shape: str) -> Sequence[int]:
     if not _SIZE.match(text.strip()):
         raise ShapeError(
-            f"cannot read the size {text!r} in the shape {shape!r}; write 512, 512:4096 (doubling) "
-            "or 512:4096:512 (adding)."
+            f"cannot read the size {shorten(text)} in the shape {shorten(shape)}; write 512, "
+            "512:4096 (doubling) or 512:4096:512 (adding)."
         )
     first, *rest = (int(part) for part in text.split(":"))
     if not rest:
@@ -45,13 +52,24 @@ def _sizes(text: str, shape: str) -> list[int]:
     last, step = rest[0], rest[1] if len(rest) > 1 else None
     if last < first or step == 0 or (step is None and first == 0):
         raise ShapeError(f"the range {text!r} in the shape {shape!r} is empty or has no end.")
+    if step is not None and last > first:
+        steps = range(first, last, step)
+        return steps if len(steps) > _MOST_SHAPES else [*steps, last]
     sizes = [first]
-    while (after := sizes[-1] * 2 if step is None else sizes[-1] + step) < last:
+    while (after := sizes[-1] * 2) < last:
         sizes.append(after)
     return [*sizes, last] if last > first else sizes
 
 
-def _products(options: Mapping[str, list[int]]) -> Iterator[dict[str, int]]:
+def shorten(text: str) -> str:
+    """The text in quotes, the middle of a long one left out: one sentence must stay readable."""
+    return repr(text if len(text) <= 80 else f"{text[:40]}...{text[-20:]}")
+
+
+def _products(options: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]:
+    count = math.prod(len(sizes) for sizes in options.values())
+    if count > _MOST_SHAPES:
+        raise ShapeError(f"the shape stands for {count:,} problems; name at most {_MOST_SHAPES:,}.")
     for values in itertools.product(*options.values()):
         yield dict(zip(options, values, strict=True))
 
@@ -73,10 +91,12 @@ def parse_value(text: str) -> bool | int | float | str:
         return text.lower() in ("true", "yes")
     for kind in (int, float):
         try:
-            return kind(text)
+            value = kind(text)
         except ValueError:
             continue
-    return text
+        if not isinstance(value, float) or math.isfinite(value) or len(text) < 10:
+            return value
+    return text  # digits beyond what a number can hold are no infinity
 
 
 def short_shape(operation: Operation, sizes: Mapping[str, int]) -> str:

@@ -48,6 +48,30 @@ def test_what_cannot_be_read(text: str) -> None:
         parse_shapes(autotune.attention, text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"B=1,H=1,N={'9' * 5000},D=4",
+        f"1x1x{'9' * 5000}x4",
+        "B=1:100000000:1,H=1,N=8,D=4",
+        "B=1:200:1,H=1:200:1,N=8,D=4",
+        "1x" * 50_000 + "1",
+    ],
+)
+def test_too_much_is_refused_in_a_sentence(text: str) -> None:
+    with pytest.raises(ShapeError) as refused:
+        parse_shapes(autotune.attention, text)
+    assert len(str(refused.value)) < 300
+
+
+def test_the_most_that_a_shape_may_stand_for() -> None:
+    assert len(parse_shapes(autotune.attention, "B=1:100:1,H=1:100:1,N=8,D=4")) == 10_000
+
+
+def test_digits_beyond_any_number_are_no_infinity() -> None:
+    assert parse_settings((f"n={'9' * 5000}", "x=inf")) == {"n": "9" * 5000, "x": float("inf")}
+
+
 def test_settings() -> None:
     given = parse_settings(("causal=true", "n=3", "x=0.5", "name=abc", "off=No"))
     assert given == {"causal": True, "n": 3, "x": 0.5, "name": "abc", "off": False}

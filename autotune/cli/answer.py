@@ -55,7 +55,8 @@ def answers(command: Callable[P, Answer]) -> Callable[P, None]:
                 where = f" {error.filename!r}" if error.filename else ""
                 say(f"cannot use{where}: {error.strerror or error}; name another place.")
                 raise typer.Exit(1) from None
-            _print(answer, as_json=bool(kwargs.get("as_json")))
+            with printing():
+                _write(answer, as_json=bool(kwargs.get("as_json")))
         if answer.exit_code:
             raise typer.Exit(answer.exit_code)
 
@@ -63,17 +64,39 @@ def answers(command: Callable[P, Answer]) -> Callable[P, None]:
 
 
 def say(message: str) -> None:
-    """One line on stderr."""
-    print(f"autotune: {' '.join(message.split())}", file=sys.stderr)
+    """One line on stderr, as far as that can be written."""
+    with contextlib.suppress(OSError):
+        print(f"autotune: {' '.join(message.split())}", file=sys.stderr)
 
 
-def _print(answer: Answer, *, as_json: bool) -> None:
+def hold_streams() -> None:
+    """What is printed goes nowhere where the caller closed stdout or stderr.
+
+    Left closed, the descriptor would go to the next file that is opened: C code that prints would
+    write into the database.
+    """
+    while (taken := os.open(os.devnull, os.O_RDWR)) < 3:
+        continue
+    os.close(taken)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Ends the command when stdout cannot be written: quietly if it is that nobody reads on."""
     try:
-        _write(answer, as_json=as_json)
-    except BrokenPipeError:
-        # Whoever read our output has stopped, as `head` does: end as a shell expects it.
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        # Python flushes once more at its end; what is left must go somewhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(128 + signal.SIGPIPE) from None
+        if isinstance(error, BrokenPipeError):  # as `head` does: end as a shell expects it
+            raise typer.Exit(128 + signal.SIGPIPE) from None
+        say(f"cannot write to stdout: {error.strerror or error}.")
+        raise typer.Exit(1) from None
 
 
 def _write(answer: Answer, *, as_json: bool) -> None:
@@ -85,7 +108,6 @@ def _write(answer: Answer, *, as_json: bool) -> None:
         from autotune.report.blocks import render
 
         render(answer.blocks, sys.stdout)
-    sys.stdout.flush()
 
 
 @contextlib.contextmanager

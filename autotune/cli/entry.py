@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from autotune.cli.answer import say
+from autotune.cli.answer import hold_streams, printing, say
 from autotune.cli.app import app
 
 
@@ -16,8 +16,12 @@ def run(arguments: Sequence[str] | None) -> int:
     """Parse, run, and give the exit code; see `autotune.cli.main`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     command = typer.main.get_command(app)
+    hold_streams()
     try:
-        code = command.main(given, prog_name="autotune", standalone_mode=False)
+        with printing():
+            code = command.main(given, prog_name="autotune", standalone_mode=False)
+    except typer.Exit as ending:
+        return ending.exit_code
     except (KeyboardInterrupt, typer.Abort):
         say("stopped by Ctrl-C.")
         return 130

@@ -15,7 +15,8 @@ Budget = Annotated[
     typer.Option(
         "--budget",
         metavar="TIME",
-        help="The most time for all problems together: 60s, 5m (default: 60s, or the plan's).",
+        help="The most time for all problems together: 60s, 5m (default: 60s, or the plan's). "
+        "The default of every variant is measured even if it takes longer.",
         show_default=False,
     ),
 ]
@@ -40,7 +41,8 @@ Trials = Annotated[
     typer.Option(
         "--trials",
         metavar="N",
-        help="The most candidates to measure for each problem.",
+        help="The most candidates to measure for each problem; the default of every variant is "
+        "measured in any case.",
         show_default=False,
     ),
 ]

@@ -85,6 +85,33 @@ def test_a_mistake_is_one_sentence_with_code_2(run: Run, words: list[str], told:
     assert len(ended.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("words", [["variants", "--plugin"], ["tune", "--plan"], ["export"]])
+def test_a_name_too_long_for_a_file_is_one_sentence(run: Run, words: list[str]) -> None:
+    for name in ("x" * 5000, f"{'x' * 5000}/file"):
+        ended = run(*words, name)
+        assert (ended.code, ended.out) == (2, "")
+        assert len(ended.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", ["devices", "show --json", "tune --help", "--version"])
+def test_stdout_that_cannot_be_written(words: str) -> None:
+    full = shell(f"autotune {words} > /dev/full")
+    assert full.returncode == 1
+    assert full.stderr == "autotune: cannot write to stdout: No space left on device.\n"
+    for closed in (">&-", "<&- >&-", ">&- 2>&-"):
+        ended = shell(f"autotune {words} {closed}")
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_what_is_printed_with_stdout_closed_reaches_no_file(tmp_path: Path) -> None:
+    loud = tmp_path / "loud.py"
+    loud.write_text(
+        f"import os\nkept = open({str(tmp_path / 'kept')!r}, 'w')\nos.system('echo loud')\n"
+    )
+    assert shell(f"autotune show --plugin {loud} --json >&- 2>&-").returncode == 0
+    assert (tmp_path / "kept").read_text() == ""
+
+
 def test_a_reader_that_stops_is_no_error() -> None:
     ended = shell("set -o pipefail; autotune variants | head -n 1; echo ${PIPESTATUS[0]}")
     assert ended.stderr == ""
