@@ -1,6 +1,7 @@
 """What a policy is and how one is resolved; see the README beside this package."""
 
-from autotune_policies.build import Race, Rules, Subject, build_policy, median_interval
+from autotune_policies.build import Race, Rules, Subject, build_policy
+from autotune_policies.intervals import Interval, median_interval, order_ranks
 from autotune_policies.nearest import Near, nearest
 from autotune_policies.policy import Choice, Policy, PolicyError, Verdict, row_problem
 from autotune_policies.request import Constraints, Grade, Request, Resolution, Skipped
@@ -12,6 +13,7 @@ __all__ = [
     "Choice",
     "Constraints",
     "Grade",
+    "Interval",
     "Near",
     "Policy",
     "PolicyError",
@@ -29,6 +31,7 @@ __all__ = [
     "load_shipped",
     "median_interval",
     "nearest",
+    "order_ranks",
     "resolve",
     "row_problem",
     "snapshot_of",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from statistics import median
 
+from autotune_policies.intervals import median_interval
 from autotune_policies.policy import Choice, Policy, PolicyError, Verdict
 from autotune_tuning_db import ProblemKey, Scalar
 
@@ -31,7 +30,8 @@ class Race:
     """The leaders, timed in turn: sample i of every candidate was taken in round i (seconds).
 
     Raises:
-        PolicyError: the candidates have different numbers of rounds, or a time is not positive.
+        PolicyError: the candidates have different numbers of rounds or none, or a time is not
+            positive.
     """
 
     rounds: Mapping[Candidate, tuple[float, ...]]
@@ -39,13 +39,21 @@ class Race:
     def __post_init__(self) -> None:
         if len({len(times) for times in self.rounds.values()}) > 1:
             raise PolicyError("A race needs the same number of rounds for every candidate.")
+        if not all(self.rounds.values()):
+            raise PolicyError("A race has a candidate without a time.")
         if not all(time > 0 for times in self.rounds.values() for time in times):
             raise PolicyError("A race has a time that is not above zero.")
 
     def ratio(self, other: Candidate, first: Candidate) -> tuple[float, float, float]:
-        """Median and 95% interval of other's time over first's, round by round."""
+        """Median and 95% interval of other's time over first's, round by round.
+
+        Too few rounds to cover 95% leave it open: from 0 to infinity.
+        """
         pairs = zip(self.rounds[other], self.rounds[first], strict=True)
-        return median_interval([slow / fast for slow, fast in pairs])
+        found = median_interval([slow / fast for slow, fast in pairs])
+        return (
+            (found.median, found.low, found.high) if found.covers else (found.median, 0.0, math.inf)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,30 +136,6 @@ def best_of_each_variant(choices: Sequence[Choice], winner: Choice) -> tuple[Cho
     return tuple(sorted(best.values(), key=_order))
 
 
-def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median with a distribution-free interval of at least 95%, from the order statistics.
-
-    The ranks follow from the binomial distribution (W. J. Conover, Practical Nonparametric
-    Statistics, 3.2). Fewer than six values have no such interval, as even their whole range
-    covers less; it is then 0 to infinity.
-    """
-    ordered, outside = sorted(values), _rank(len(values))
-    if not outside:
-        return (median(ordered) if ordered else math.nan), 0.0, math.inf
-    return median(ordered), ordered[outside - 1], ordered[-outside]
-
-
-@lru_cache(maxsize=1024)
-def _rank(count: int) -> int:
-    """The largest k for which at most 2.5% of samples have k or more values below the median."""
-    tail = 0.0
-    for k in range(count):
-        tail += math.comb(count, k) / 2**count
-        if tail > 0.025:
-            return k
-    return 0
-
-
 def _costs(choice: Choice) -> tuple[float, int, float, bool]:
     return choice.seconds, choice.workspace_bytes, choice.error, not choice.deterministic
 
@@ -173,11 +157,13 @@ def _with_race_times(results: Sequence[Choice], race: Race | None) -> list[Choic
     for candidate, times in (race.rounds if race else {}).items():
         if candidate not in best:
             raise PolicyError(f"The race has {candidate[0]}, which has no result.")
-        seconds, low, high = median_interval(times)
-        if not low:
-            low, high = min(times), max(times)
+        found = median_interval(times)
         best[candidate] = replace(
-            best[candidate], seconds=seconds, low=low, high=high, samples=len(times)
+            best[candidate],
+            seconds=found.median,
+            low=found.low,
+            high=found.high,
+            samples=len(times),
         )
     return sorted(best.values(), key=_order)
 
