@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from autotune.errors import DeviceNotFoundError
 from autotune.worker.messages import Answer, from_line, pack, to_line, unpack
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _set_up(hello: dict[str, Any], say: Callable[..., None]) -> _Station | None:
     try:
         load(hello["definitions"])
         arch = hello["compile_for"]
-        station = _measuring(hello["device"], report) if arch is None else _compiling(arch, report)
+        station = _measuring(hello, report) if arch is None else _compiling(arch, report)
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "")
         say(say="unusable", reason=f"{type(error).__name__}: {reason}")
@@ -75,14 +76,17 @@ def _set_up(hello: dict[str, Any], say: Callable[..., None]) -> _Station | None:
     return station
 
 
-def _measuring(name: str, report: Callable[[str, int | None], None]) -> _Station:
+def _measuring(hello: dict[str, Any], report: Callable[[str, int | None], None]) -> _Station:
     from autotune.bench import bench_for
     from autotune.device import find_device
     from autotune.worker.measure import compile_only, measure
     from autotune.worker.race import race
     from autotune.worker.session import Session
 
-    session = Session(bench_for(find_device(name)), report)
+    device = find_device(hello["address"])
+    if device.identity != hello["identity"]:
+        raise DeviceNotFoundError(f"{device.address} is {device.identity}, not {hello['identity']}")
+    session = Session(bench_for(device), report)
     actions: dict[str, Callable[[Session, Any], Answer]]
     actions = {"measure": measure, "compile": compile_only, "race": race}
     bound = {do: partial(action, session) for do, action in actions.items()}

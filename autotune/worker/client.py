@@ -74,7 +74,7 @@ class Worker:
         plugin_files: Iterable[str] = (),
         compile_for: str | None = None,
     ) -> None:
-        self._local, self._device = device, device.address
+        self._device = device
         self._compile_for = compile_for
         self._files = tuple(str(file) for file in plugin_files)
         self._process: _Process | None = None
@@ -90,7 +90,7 @@ class Worker:
         """Compile candidates beside this process; see `autotune.worker.ahead.compile_ahead`."""
         from autotune.worker.ahead import compile_ahead
 
-        return compile_ahead(self._local, jobs, plugin_files=self._files, starting=starting)
+        return compile_ahead(self._device, jobs, plugin_files=self._files, starting=starting)
 
     def start(self, job: Job) -> None:
         """Nothing: what is compiled ahead was, and the rest is compiled as it is measured."""
@@ -235,7 +235,8 @@ class Worker:
             os.close(child_out)
         process = _Process(popen, incoming, outgoing, log)
         hello = {
-            "device": self._device,
+            "address": self._device.address,
+            "identity": self._device.identity,
             "compile_for": self._compile_for,
             "definitions": definitions,
             "parent": os.getpid(),
