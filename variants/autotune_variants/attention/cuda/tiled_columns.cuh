@@ -168,6 +168,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
   negate_owned(keys, a.scale);
 
   Real gk[2 * kGroups][4] = {}, gv[2 * kGroups][4] = {};
+  MovedSums<Real> moved_gk, moved_gv;
   Real p[kTiles][4];  // P^T: rows are keys, columns are queries
   const i64 key = task.first + row_warp * 16 + lane.g;
   const auto scores_of = [&](const Cursor& at) {
@@ -175,6 +176,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
   };
   if (STORE_SCORES && steps) scores_of(now);
   for (int step = 0; step < steps; ++step, now.advance(task, a)) {
+    moved_gk.before(step, gk), moved_gv.before(step, gv);
     if (STAGES == 1) {
       sync_group();
       queries_of(step, now).all(), grads_of(step, now).all(), vectors_of(step, now);
@@ -254,6 +256,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
     add_step_gq(a, score_tile, keys, head_of(a.gq_data, a.gq, task.batch, now.head), query, task.chunk, lane, row_warp);
 #endif
   }
+  moved_gk.join(gk), moved_gv.join(gv);
   wait_copies();
   __syncthreads();
   Real* space = reinterpret_cast<Real*>(shared);

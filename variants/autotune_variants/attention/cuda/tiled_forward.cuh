@@ -14,7 +14,8 @@ struct RowState {
 };
 
 // Moves the shifts of a warp's rows up to this step's largest scores, and the sums and results with them.
-__device__ __forceinline__ void move_shift(const Real (&s)[kTiles][4], RowState& state, Real (&result)[2 * kGroups][4], Real c) {
+__device__ __forceinline__ void move_shift(const Real (&s)[kTiles][4], RowState& state, Real (&result)[2 * kGroups][4],
+                                           MovedSums<Real>& moved, Real c) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     Real top = larger(s[0][2 * half], s[0][2 * half + 1]);
@@ -23,6 +24,7 @@ __device__ __forceinline__ void move_shift(const Real (&s)[kTiles][4], RowState&
     const Real shift = larger(shift_of(quad_max(top), c), state.shift[half]);
     const Real factor = exp2_of(state.shift[half] - shift);
     state.sum[half] *= factor;
+    moved.scale(half, factor);
 #pragma unroll
     for (int n = 0; n < 2 * kGroups; ++n) result[n][2 * half] *= factor, result[n][2 * half + 1] *= factor;
     state.shift[half] = shift;
@@ -30,8 +32,8 @@ __device__ __forceinline__ void move_shift(const Real (&s)[kTiles][4], RowState&
 }
 
 // One step of the online softmax: s becomes the weights of this step.
-__device__ __forceinline__ void advance(Real (&s)[kTiles][4], RowState& state, Real (&result)[2 * kGroups][4], Real c,
-                                        unsigned table) {
+__device__ __forceinline__ void advance(Real (&s)[kTiles][4], RowState& state, Real (&result)[2 * kGroups][4],
+                                        MovedSums<Real>& moved, Real c, unsigned table) {
   Real bias[2] = {bias_of(state.shift[0]), bias_of(state.shift[1])};
   bool move = false;
 #pragma unroll
@@ -40,15 +42,14 @@ __device__ __forceinline__ void advance(Real (&s)[kTiles][4], RowState& state, R
     for (int e = 0; e < 4; ++e) move |= outgrown(s[j][e], c, bias[e >> 1]);
   }
   if (__any_sync(~0u, move)) {
-    move_shift(s, state, result, c);
+    move_shift(s, state, result, moved, c);
     bias[0] = bias_of(state.shift[0]), bias[1] = bias_of(state.shift[1]);
   }
   weigh(s, c, table, [&](int, int e) { return bias[e >> 1]; });
+  Real sum[2] = {s[0][0] + s[0][1], s[0][2] + s[0][3]};
 #pragma unroll
-  for (int j = 0; j < kTiles; ++j) {
-    state.sum[0] += s[j][0] + s[j][1];
-    state.sum[1] += s[j][2] + s[j][3];
-  }
+  for (int j = 1; j < kTiles; ++j) sum[0] += s[j][0] + s[j][1], sum[1] += s[j][2] + s[j][3];
+  state.sum[0] += sum[0], state.sum[1] += sum[1];
 }
 
 // Joins the states of the warps that split a row group; after it the first of them holds the whole rows.
@@ -142,6 +143,7 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
   fill_table(table);
 
   Real result[2 * kGroups][4] = {};
+  MovedSums<Real> moved;
   const unsigned left = queries + row_warp * 16 * kPitch + lane.along;
   OperandA held[HOLD_QUERIES ? kDepth : 1] = {};
   const auto query = [&](int i) { return HOLD_QUERIES ? held[i % (HOLD_QUERIES ? kDepth : 1)] : left_along(left, i * 8 * kStored); };
@@ -156,6 +158,7 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
     for (int i = 0; i < kDepth; ++i) held[i % (HOLD_QUERIES ? kDepth : 1)] = left_along(left, i * 8 * kStored);
   }
   for (int step = 0; step < steps; ++step) {
+    moved.before(step, result);
     if (STAGES == 1) {
       sync_group();
       keys_of(step).all(), values_of(step).all();
@@ -183,9 +186,10 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
         }
       }
     }
-    advance(s, state, result, c, table);
+    advance(s, state, result, moved, c, table);
     accumulate(result, s, tile + kShare * kPitch + task.chunk * kChunk * kStored + lane.across);
   }
+  moved.join(result);
   wait_copies();
   __syncthreads();
   state.sum[0] = quad_sum(state.sum[0]), state.sum[1] = quad_sum(state.sum[1]);

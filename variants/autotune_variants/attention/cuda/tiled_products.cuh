@@ -5,6 +5,7 @@
 #include "tiled_simt.cuh"
 #endif
 #include "tiled_softmax.cuh"
+#include "tiled_sums.cuh"
 
 // One work item: which queries of which head, and the keys they may attend.
 struct RowTask {
@@ -26,6 +27,9 @@ struct RowTask {
   }
 };
 
+// Products along the head that float32 sums in one chain: what a large score is off by, its row's weights are off by.
+constexpr int kChain = STORAGE ? 8 : 4;
+
 // Scores of 16 rows with kTiles * 8 columns: `left(k)` gives the left operand of columns 8k .. 8k + 7, right rows are
 // read along shared rows; `between(k)` is called after each. In float64 s holds the start of the sums; in float32 it is
 // overwritten.
@@ -43,14 +47,15 @@ __device__ __forceinline__ void scores(Real (&s)[kTiles][4], const Left& left, u
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) sum[j].add(a, right_along(right, j * 8 * kPitch + k * 8 * kStored));
     between(k);
-    if (k + 1 == kDepth || (!kRounds && k % 8 == 7)) {
+    if (!kRounds && k % kChain == kChain - 1 && k + 1 < kDepth) {
 #pragma unroll
-      for (int j = 0; j < kTiles; ++j) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) s[j][e] = kRounds ? sum[j].value(e) : s[j][e] + sum[j].value(e);
-        if (k + 1 < kDepth) sum[j] = Sum<Real>();
-      }
+      for (int i = 0; i < 4 * kTiles; ++i) s[i / 4][i % 4] += sum[i / 4].c[i % 4], sum[i / 4].c[i % 4] = 0;
     }
+  }
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) s[j][e] = kRounds ? sum[j].value(e) : s[j][e] + sum[j].value(e);
   }
 }
 

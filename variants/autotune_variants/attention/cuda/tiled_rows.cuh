@@ -43,8 +43,10 @@ __device__ __forceinline__ void row_pass(const Args& a, i64 item, char* shared) 
   negate_owned(queries, a.scale);
 
   Real gq[2 * kGroups][4] = {}, p[kTiles][4];
+  MovedSums<Real> moved;
   if (STORE_SCORES && steps) load_scores(a, p, task.vector, row, split * kShare, lane);
   for (int step = 0; step < steps; ++step) {
+    moved.before(step, gq);
     if (STAGES == 1) {
       sync_group();
       keys_of(step).all(), values_of(step).all();
@@ -83,6 +85,7 @@ __device__ __forceinline__ void row_pass(const Args& a, i64 item, char* shared) 
     if (STORE_SCORES && step + 1 < steps) load_scores(a, p, task.vector, row, key + STEP, lane);
     accumulate(gq, s, tile + task.chunk * kChunk * kStored + lane.across);
   }
+  moved.join(gq);
   wait_copies();
   __syncthreads();
   add_splits(gq, reinterpret_cast<Real*>(shared), row_warp, split);
