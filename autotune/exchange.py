@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.errors import UnknownNameError, UserError
 from autotune.store import open_tuning_db
-from autotune_policies import row_problem
+from autotune_policies import POLICY_FORMAT, Policy, row_problem, write_shipped
 from autotune_tuning_db import ExchangeError, ImportReport, StoreError
 
 
@@ -19,7 +19,7 @@ def export_file(target: Path, operation: str | None = None) -> dict[str, int]:
     Raises UserError when `target` is a file that is no export, StoreUnavailableError when there
     is nothing to export, UnknownNameError for an operation that was never measured.
     """
-    _refuse_to_overwrite(target)
+    _refuse_to_overwrite(target, "onf-autotune-export")
     try:
         with open_tuning_db(readonly=True) as store:
             if operation is None:
@@ -32,6 +32,28 @@ def export_file(target: Path, operation: str | None = None) -> dict[str, int]:
         raise UserError(str(error)) from error
     _write(document, target)
     return {name: len(rows) for name, rows in document.items() if isinstance(rows, list)}
+
+
+def export_shipped(target: Path, operation: str | None = None) -> dict[str, int]:
+    """Write the policies alone, of every device in the store, as the package ships them.
+
+    Imported ones count too; what made them stays behind. Raises as `export_file` does, and
+    UnknownNameError when there is no policy.
+    """
+    _refuse_to_overwrite(target, POLICY_FORMAT)
+    with open_tuning_db(readonly=True) as store:
+        rows = store.policies()
+    chosen = [row for row in rows if operation in (None, row.problem.operation)]
+    if not chosen:
+        known = {row.problem.operation for row in rows}
+        if operation is None:
+            raise UserError("the store has no policy to ship; tune first.")
+        raise UnknownNameError("operation with a policy", operation, known)
+    try:
+        write_shipped([Policy.from_row(row) for row in chosen], target)
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror or error}.") from None
+    return {"policies": len(chosen), "devices": len({row.device for row in chosen})}
 
 
 def import_file(file: Path) -> ImportReport:
@@ -49,15 +71,15 @@ def import_file(file: Path) -> ImportReport:
         raise UserError(str(error)) from error
 
 
-def _refuse_to_overwrite(target: Path) -> None:
-    """Only an older export may be replaced: a wrong name must not cost anyone a file."""
+def _refuse_to_overwrite(target: Path, kind: str) -> None:
+    """Only an older file of its kind may be replaced: a wrong name must not cost anyone a file."""
     try:
         if not target.parent.is_dir():
             raise UserError(f"the folder {target.parent} does not exist; make it first.")
         if not target.exists():
             return
         with target.open("rb") as stream:
-            is_export = b'"onf-autotune-export"' in stream.read(200)
+            is_export = f'"{kind}"'.encode() in stream.read(200)
     except OSError as error:
         raise UserError(f"cannot write {target}: {error.strerror}.") from None
     if not is_export:

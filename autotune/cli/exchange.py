@@ -18,18 +18,30 @@ Source = Annotated[
     typer.Argument(metavar="FILE", help="What `autotune export` wrote.", show_default=False),
 ]
 
+Shipped = Annotated[
+    bool,
+    typer.Option(
+        "--shipped",
+        help="The policies alone, as a file for the package to ship "
+        "(policies/autotune_policies/data).",
+    ),
+]
+
 
 @answers
-def export(file: Target, operation: Operation = None, as_json: AsJson = False) -> Answer:
+def export(
+    file: Target, operation: Operation = None, shipped: Shipped = False, as_json: AsJson = False
+) -> Answer:
     """Write what was measured to a JSON file.
 
     Everything, or what belongs to OP. An existing file is replaced only if it is an export.
     """
-    from autotune.exchange import export_file
-    from autotune.report.exchange import export_blocks
+    from autotune.exchange import export_file, export_shipped
+    from autotune.report.exchange import export_blocks, shipped_blocks
 
-    counts = export_file(file, operation)
-    return Answer(export_blocks(file, counts), {"file": file, "rows": counts})
+    counts = (export_shipped if shipped else export_file)(file, operation)
+    blocks = (shipped_blocks if shipped else export_blocks)(file, counts)
+    return Answer(blocks, {"file": file, "rows": counts})
 
 
 @answers

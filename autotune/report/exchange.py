@@ -27,6 +27,12 @@ def export_blocks(file: Path, counts: Mapping[str, int]) -> list[Block]:
     return [f"wrote {file}: {listed}.", f"on the other machine: autotune import {file.name}"]
 
 
+def shipped_blocks(file: Path, counts: Mapping[str, int]) -> list[Block]:
+    """How many policies, of how many devices, the package would ship."""
+    policies = units.number(counts["policies"], "policy", "policies")
+    return [f"wrote {file}: {policies} of {units.number(counts['devices'], 'device')}."]
+
+
 def import_blocks(file: Path, report: ImportReport) -> list[Block]:
     """Counts of added and skipped rows, and each rejection with its reason."""
     names = dict.fromkeys((*report.added, *report.skipped))

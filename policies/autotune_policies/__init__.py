@@ -6,10 +6,12 @@ from autotune_policies.nearest import Near, nearest
 from autotune_policies.policy import Choice, Policy, PolicyError, Verdict, row_problem
 from autotune_policies.request import Constraints, Grade, Request, Resolution, Skipped
 from autotune_policies.resolve import closest, grade, resolve
+from autotune_policies.shipped import FORMAT as POLICY_FORMAT
 from autotune_policies.shipped import load_shipped, write_shipped
 from autotune_policies.snapshot import Snapshot, snapshot_of
 
 __all__ = [
+    "POLICY_FORMAT",
     "Choice",
     "Constraints",
     "Grade",

@@ -42,14 +42,19 @@ def load_shipped(folder: Traversable | None = None) -> tuple[list[Policy], list[
 
 
 def write_shipped(policies: Iterable[Policy], file: Path) -> None:
-    """Writes a policy file, sorted by problem and device so that changes show as small diffs."""
+    """Writes a policy file, whole or not at all, sorted so that changes show as small diffs."""
     ordered = sorted(policies, key=lambda policy: (policy.problem.text, policy.device))
     content = {
         "format": FORMAT,
         "version": VERSION,
         "policies": [replace(policy, origin="shipped").to_json() for policy in ordered],
     }
-    file.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    partial = file.with_name(f".{file.name}.partial")
+    try:
+        partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _entries(file: Traversable) -> list[object]:

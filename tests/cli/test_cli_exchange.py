@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from filled import Run, choice, keep, lose, toy_problem
 
+from autotune.device import local_cpu
 from autotune.store import open_tuning_db
+from autotune_policies import load_shipped
 
 
 @pytest.fixture
@@ -84,6 +86,33 @@ def test_only_one_operation(run: Run, toy: str, tmp_path: Path) -> None:
     assert missing.code == 2
     assert "did you mean 'toy_scale'" in missing.err
     assert not (tmp_path / "u.json").exists()
+
+
+def test_policies_are_written_as_the_package_ships_them(run: Run, toy: str, tmp_path: Path) -> None:
+    file = tmp_path / "toy.json"
+    keep(toy_problem(512), choice("numpy", 1e-3))
+    keep(toy_problem(512), choice("numpy", 2e-3), device="cpu-other-1", family="cpu-other")
+    ended = run("export", file, "--shipped")
+    assert ended.code == 0
+    assert "2 policies of 2 devices" in ended.flat
+    policies, notes = load_shipped(tmp_path)
+    assert notes == []
+    assert {policy.device for policy in policies} == {"cpu-other-1", local_cpu().identity}
+    assert {policy.origin for policy in policies} == {"shipped"}
+    assert run("export", file, "--shipped", "toy_scale").code == 0
+    assert run("export", file).code == 2
+    missing = run("export", file, "toy_scal", "--shipped")
+    assert (missing.code, "did you mean 'toy_scale'" in missing.err) == (2, True)
+
+
+def test_no_policy_to_ship(run: Run, toy: str, tmp_path: Path) -> None:
+    lose(toy_problem(512), "broken", "failed", "RuntimeError: no")
+    ended = run("export", tmp_path / "toy.json", "--shipped")
+    assert (ended.code, ended.err) == (
+        2,
+        "autotune: the store has no policy to ship; tune first.\n",
+    )
+    assert not list(tmp_path.glob("*toy*"))
 
 
 def test_only_an_export_is_ever_overwritten(run: Run, toy: str, tmp_path: Path) -> None:
