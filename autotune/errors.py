@@ -48,6 +48,10 @@ class CapturingError(UserError):
     """What cannot be done while a CUDA graph is captured; raised before the capture is touched."""
 
 
+class LaunchError(AutotuneError):
+    """A kernel that cannot be loaded or launched; one line."""
+
+
 class DeviceLostError(AutotuneError):
     """An error after which CUDA runs nothing more in this process, whoever caused it."""
 

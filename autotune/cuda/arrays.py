@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from importlib import import_module
-from operator import attrgetter
 from typing import Any
 
-from autotune.libraries import Form, Maker, carved, made_by
-
-_parts = attrgetter("shape", "flags.c_contiguous")
+from autotune.libraries import Form, Maker, carved, flat_signature, made_by
 
 
 def pointer(array: Any) -> int:
@@ -39,9 +36,7 @@ class CupyArrays:
 
     def signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
         """With the device of the first; that the others are there too, the kernel checks."""
-        first = arrays[0]
-        place = first.data.device_id
-        return (first.__class__, first.dtype, place, *map(_parts, arrays))
+        return flat_signature([arrays[0].dtype, arrays[0].data.device_id], arrays)
 
     def place(self, array: Any) -> int | None:
         """The device that its memory is on."""

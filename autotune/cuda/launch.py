@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from autotune.cuda.streams import refuse_during_capture
-from autotune.errors import AutotuneError, DeclarationError, DeviceLostError
+from autotune.cuda.streams import cupy_cuda, refuse_during_capture
+from autotune.errors import AutotuneError, DeclarationError, DeviceLostError, LaunchError
 
 if TYPE_CHECKING:
     from autotune.cuda.source import CudaSource, Macro
@@ -30,10 +28,6 @@ _NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 _LOST = frozenset({700, 702, 710, *range(714, 720)})
 """Illegal address or instruction, timeout, assertion, ECC, failed launch: the context is gone."""
 _WITHOUT_ASKING = 48 * 1024  # bytes of shared memory that need no opt-in
-
-
-class LaunchError(AutotuneError):
-    """A kernel that cannot be loaded or launched; one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +59,7 @@ class CudaFunction:
     def handle(self, shared: int = 0) -> int:
         """The loaded function on the current device (a CUfunction), good for so much dynamic
         shared memory in bytes."""
-        cuda = _cuda()
+        cuda = cupy_cuda()
         device = cuda.runtime.getDevice()
         with self._lock:
             handle, admitted = self._loaded.get(device) or (self._load(cuda), _WITHOUT_ASKING)
@@ -92,7 +86,7 @@ class CudaFunction:
 
     def usage(self) -> Usage:
         """Registers, shared and local memory on the current device."""
-        ask, handle = _cuda().driver.funcGetAttribute, self.handle()
+        ask, handle = cupy_cuda().driver.funcGetAttribute, self.handle()
         return Usage(*(ask(what, handle) for what in (_REGISTERS, _SHARED, _LOCAL, _MAX_THREADS)))
 
     def launcher(
@@ -146,19 +140,9 @@ def _three(extent: tuple[int, ...]) -> tuple[int, int, int]:
     return int(x), int(y), int(z)
 
 
-@cache
-def _cuda() -> Any:
-    try:
-        return import_module("cupy").cuda
-    except ImportError as error:
-        raise LaunchError(
-            "CUDA kernels need CuPy: install the extra cuda13 (or cuda12) of onf-autotune."
-        ) from error
-
-
 def architecture() -> str:
     """What to compile for on the current device: "sm_90a" for 9.0 with its own features."""
-    return architecture_of(_cuda().Device().compute_capability)
+    return architecture_of(cupy_cuda().Device().compute_capability)
 
 
 def architecture_of(capability: str) -> str:
@@ -168,7 +152,7 @@ def architecture_of(capability: str) -> str:
 
 def ensure_context() -> None:
     """Bind the device's primary context to this thread (any runtime call that needs it does)."""
-    _cuda().runtime.free(0)
+    cupy_cuda().runtime.free(0)
 
 
 def _fields(arguments: str) -> tuple[struct.Struct, list[int], bool]:
@@ -204,7 +188,7 @@ def _launcher(
 
     def prepare() -> int:
         nonlocal launch_kernel, current, device
-        cuda = _cuda()
+        cuda = cupy_cuda()
         handle = handles[cuda.runtime.getDevice()] = function.handle(shared)
         launch_kernel, current = cuda.driver.launchKernel, cuda.get_current_stream
         device = cuda.runtime.getDevice
@@ -250,7 +234,7 @@ def _frame(size: int, offsets: list[int]) -> _Frame:
 
 def _launch_again(error: Exception, arguments: tuple[int, ...], function: CudaFunction) -> None:
     """A thread that has not touched the device yet has no context: give it one and repeat."""
-    cuda = _cuda()
+    cuda = cupy_cuda()
     if getattr(error, "status", None) != _NO_CONTEXT:
         raise _failed(function, error) from error
     ensure_context()

@@ -8,18 +8,25 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from autotune.errors import CapturingError
+from autotune.errors import CapturingError, LaunchError
 
 _LEGACY = (0, 1)  # the default stream and its alias: CUDA cannot capture it
 
 
-def _cuda() -> Any:
-    return import_module("cupy").cuda
+@cache
+def cupy_cuda() -> Any:
+    """The module `cupy.cuda`; LaunchError with the remedy where there is none."""
+    try:
+        return import_module("cupy").cuda
+    except ImportError as error:
+        raise LaunchError(
+            "CUDA kernels need CuPy: install the extra cuda13 (or cuda12) of onf-autotune."
+        ) from error
 
 
 def capturing() -> bool:
     """Whether the current stream is recording a CUDA graph."""
-    cuda = _cuda()
+    cuda = cupy_cuda()
     stream = cuda.get_current_stream().ptr
     return stream not in _LEGACY and bool(cuda.runtime.streamIsCapturing(stream))
 
@@ -36,7 +43,7 @@ def refuse_during_capture(what: str) -> None:
 @cache
 def several_devices() -> bool:
     """Whether arrays may be on different GPUs."""
-    return bool(_cuda().runtime.getDeviceCount() > 1)
+    return bool(cupy_cuda().runtime.getDeviceCount() > 1)
 
 
 def torch_device(place: int) -> Any:
@@ -56,7 +63,7 @@ def around(library: str, place: int) -> Callable[[], AbstractContextManager[Any]
 
 
 def _on_device(place: int) -> Callable[[], AbstractContextManager[Any] | None]:
-    cuda = _cuda()
+    cuda = cupy_cuda()
     current, device = cuda.runtime.getDevice, cuda.Device
 
     def context() -> AbstractContextManager[Any] | None:
@@ -69,7 +76,7 @@ def _on_torch_stream(
     place: int, switches: bool
 ) -> Callable[[], AbstractContextManager[Any] | None]:
     """CuPy's current stream is what kernels are launched on: make it torch's for the call."""
-    cuda, torch = _cuda(), import_module("torch")
+    cuda, torch = cupy_cuda(), import_module("torch")
     raw_stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
     current = cuda.get_current_stream
     device = _on_device(place) if switches else None

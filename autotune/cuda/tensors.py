@@ -23,7 +23,7 @@ class TorchTensors:
         """With the device of the first; that the others are there too, the kernel checks."""
         first = arrays[0]
         parts = [(tensor.shape, tensor.is_contiguous()) for tensor in arrays]
-        return (first.__class__, first.dtype, first.device, *parts)
+        return (first.dtype, first.device, *parts)
 
     def place(self, array: Any) -> int | None:
         """By its device; only cpu and cuda have kernels."""

@@ -606,7 +606,7 @@ def current() -> FakeCupy:
 
 def install(monkeypatch: Any) -> FakeCupy:
     """Make `import cupy` give a fresh fake for one test."""
-    from autotune.cuda import launch, streams
+    from autotune.cuda import streams
     from autotune.libraries import known
 
     for kind in [each for each in known if each.__module__ == "cupy"]:
@@ -616,6 +616,6 @@ def install(monkeypatch: Any) -> FakeCupy:
     monkeypatch.setitem(sys.modules, "cupy.cuda", fake.cuda)
     monkeypatch.setattr(sys.modules[__name__], "_current", [fake])
     Stream.null = Stream(null=True)
-    launch._cuda.cache_clear()
+    streams.cupy_cuda.cache_clear()
     streams.several_devices.cache_clear()
     return fake

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from autotune.cuda import CudaSource, pointer, strides_in_elements
-from autotune.cuda.launch import CudaFunction, LaunchError
-from autotune.errors import CapturingError, DeclarationError
+from autotune.cuda.launch import CudaFunction
+from autotune.errors import CapturingError, DeclarationError, LaunchError
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 
 import autotune
 from autotune import dispatch
-from autotune.cuda.launch import LaunchError
-from autotune.errors import CapturingError, ShapeError
+from autotune.errors import CapturingError, LaunchError, ShapeError
 from autotune_variants.attention.reference import forward
 
 pytestmark = pytest.mark.gpu
