@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autotune_variants.attention import reference
 from autotune_variants.attention.reference import (
     forward,
     gradients,
@@ -161,3 +162,20 @@ def test_plain_in_float16_survives_products_beyond_its_range() -> None:
     out, lse = plain_forward(q, k, v, scale=1.0)
     assert np.isfinite(out).all()
     assert np.isfinite(lse).all()
+
+
+@pytest.mark.parametrize("terms", [0, 1, 255, 256, 257, 512, 513, 2000])
+def test_products_of_references_are_sums_of_short_ones(
+    terms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths: list[int] = []
+
+    def one_chain(a: Any, b: Any) -> Any:
+        lengths.append(len(b))
+        return a @ b
+
+    monkeypatch.setattr(reference.np, "matmul", one_chain)
+    a, b = random(3, terms), random(terms, 2)
+    np.testing.assert_allclose(reference._exact(a, b), a @ b, rtol=0, atol=1e-12)
+    assert sum(lengths) == terms
+    assert max(lengths) <= 256
