@@ -9,7 +9,7 @@ from autotune.asking import Wish
 from autotune.cli.answer import Answer
 from autotune.device import Device
 from autotune.errors import UserError
-from autotune.fingerprint import fingerprint
+from autotune.fingerprint import fingerprint, toolchain
 from autotune.model import Candidate, Config, Problem, Variant
 from autotune.model.space import default_config, inadmissible, why_not
 from autotune.model.traits import predict
@@ -91,7 +91,7 @@ def _keep(problem: Problem, device: Device, candidate: Candidate, found: Profile
                 median=found.seconds,
                 low=found.seconds,
                 high=found.seconds,
-                toolchain={},
+                toolchain=toolchain(device.kind),
                 circumstances={"counters": found.document()},
             )
         )

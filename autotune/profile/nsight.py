@@ -31,7 +31,7 @@ def profile(
     if device.kind != "cuda":
         raise ProfileError(f"counters are read of GPUs; {device.identity} is a {device.kind}.")
     job = {
-        "device": device.identity,
+        "device": device.address,
         "problem": problem.key.text,
         "variant": candidate.variant,
         "config": dict(candidate.config),

@@ -10,8 +10,10 @@ import json
 import sys
 from typing import Any
 
+from autotune.bench import bench_for
 from autotune.device import find_device
 from autotune.execution import Executable
+from autotune.inputs import make_buffers
 from autotune.model import Config, Problem
 from autotune.registry import registry
 from autotune.worker.definitions import load
@@ -21,22 +23,25 @@ from autotune_tuning_db import ProblemKey
 def main(job: dict[str, Any]) -> None:
     """Run the job."""
     load(job["definitions"])
-    device: Any = find_device(job["device"])
+    run(job, find_device(job["device"]))
+
+
+def run(job: dict[str, Any], device: Any) -> None:
+    """The two calls on a device."""
     key = ProblemKey.parse(job["problem"])
     problem = Problem.from_key(registry.operation(key.operation), key)
     variant = registry.variant(problem.operation, job["variant"])
+    bench = bench_for(device)
     executable = Executable(variant, problem, Config(job["config"]), device)
-    from cupy.cuda import profiler, runtime
-
-    from autotune.worker.session import Session
-
-    arguments = Session(device).unchecked_buffers(problem).arguments
+    arguments = make_buffers(problem, memory=bench.memory).arguments
     executable(*arguments)
-    runtime.deviceSynchronize()
-    profiler.start()
+    bench.synchronize()
+    import cupy
+
+    cupy.cuda.profiler.start()
     executable(*arguments)
-    runtime.deviceSynchronize()
-    profiler.stop()
+    bench.synchronize()
+    cupy.cuda.profiler.stop()
 
 
 if __name__ == "__main__":

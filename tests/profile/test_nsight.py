@@ -18,6 +18,7 @@ from autotune.registry import registry
 @dataclass(frozen=True)
 class FakeGpu:
     kind: str = "cuda"
+    address: str = "cuda:0"
     identity: str = "cuda-fake"
     family: str = "cuda-fake"
     label: str = "A fake GPU"
