@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,40 @@ def test_strides_are_in_elements(fake_cupy: Any) -> None:
 def test_usage_is_read_from_the_loaded_kernel(scale: CudaFunction) -> None:
     usage = scale.usage()
     assert (usage.registers, usage.local_bytes, usage.max_threads) == (64, 0, 1024)
+
+
+def test_threads_do_not_mix_their_parameters(scale: CudaFunction, fake_cupy: Any) -> None:
+    launch = scale.launcher(grid=(1,), block=(1,), arguments="PPqd")
+    wrong: list[float] = []
+
+    def work(factor: float) -> None:
+        x, y = fake_cupy.asarray(np.ones(3)), fake_cupy.empty(3)
+        for step in range(100):
+            launch(pointer(x), pointer(y), 3, factor + step)
+            if y.get().tolist() != [factor + step] * 3:
+                wrong.append(factor)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(1000.0 * n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+    assert len(fake_cupy.launched) == 400
+    assert len(fake_cupy.loaded) == 1
+
+
+def test_a_struct_of_another_size_is_refused(tmp_path: Path, fake_cupy: Any, compiled: Any) -> None:
+    fake_cupy.kernel("one", "S16")(lambda launched, value: None)
+    (tmp_path / "one.cu").write_text("kernel")
+    function = CudaSource(tmp_path / "one.cu").kernel("one")
+    launch = function.launcher(grid=(1,), block=(1,), arguments="S16")
+    launch(bytes(16))
+    with pytest.raises(ValueError, match="different"):
+        launch(bytes(8))
+    assert len(fake_cupy.launched) == 1
