@@ -8,11 +8,13 @@ import numpy as np
 from contract_arrays import Array, Boxed, boxed
 
 from autotune.device import local_cpu
+from autotune.expected import FLOOR_ULPS as GATE_FLOOR_ULPS
 from autotune.model import Config, Problem, Variant, is_deterministic
 from autotune.model.space import configs
 from autotune.model.traits import intermediate_shapes
 
-FLOOR_ULPS = 8.0
+# Half of the gate's: what passes here must pass there with any other seed.
+FLOOR_ULPS = GATE_FLOOR_ULPS / 2
 
 
 def smallest_tiles(variant: Variant, problem: Problem) -> Config:
