@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 GPU_EXTRA = $(shell $(PYTHON) -m autotune.device 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install tune test test-gpu lint format clean
+.PHONY: help install tune test test-gpu test-compile lint format clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -39,6 +39,9 @@ test: $(VENV)/.installed-dev  ## lint, type-check and test
 
 test-gpu: $(VENV)/.installed-dev  ## test the kernels on this machine's GPU
 	$(BIN)/python -m pytest -q tests/gpu -rs
+
+test-compile: $(VENV)/.installed-dev  ## compile every CUDA variant for every architecture (minutes, no GPU)
+	AUTOTUNE_TEST_COMPILE=1 $(BIN)/python -m pytest -q tests/variants/test_cuda*compile.py -rs
 
 lint: $(VENV)/.installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .
