@@ -1,15 +1,26 @@
-"""Choices and policies made from a few numbers."""
+"""Choices and policies made from a few numbers, and requests answered from them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from autotune_policies import Choice, Policy, Verdict
+from autotune_policies import (
+    Choice,
+    Constraints,
+    Policy,
+    Request,
+    Resolution,
+    Snapshot,
+    Verdict,
+    resolve,
+)
+from autotune_policies.request import Config
 from autotune_tuning_db import ProblemKey
 
 DEVICE, FAMILY = "cpu:abc", "zen3"
 TOOLCHAIN = {"numba": "0.61", "driver": "550.1"}
+AXES = (("N",), ("B",))
 
 
 def choice_of(variant: str = "fused", seconds: float = 1e-3, **changes: Any) -> Choice:
@@ -51,3 +62,34 @@ def policy_of(
         "created": "2026-01-01T00:00:00+00:00",
     }
     return Policy(**(values | changes))
+
+
+def admit_all(variant: str, config: Config) -> str | None:
+    """Every candidate may run."""
+    return None
+
+
+def unchanged(variant: str) -> str | None:
+    """The fingerprint that `choice_of` gives, for every variant."""
+    return f"source of {variant}"
+
+
+def request_of(problem: ProblemKey | None = None, **changes: Any) -> Request:
+    """A request of this device, with constraints."""
+    constraints = Constraints(**changes)
+    return Request(problem or problem_of(512), DEVICE, FAMILY, "cold", AXES, constraints)
+
+
+def answer(snapshot: Snapshot, request: Request | None = None, **how: Any) -> Resolution:
+    """What resolves the request, by default with everything registered, unchanged and admitted."""
+    given: dict[str, Any] = {
+        "admits": admit_all,
+        "fingerprints": unchanged,
+        "toolchain": TOOLCHAIN,
+    }
+    return resolve(snapshot, request or request_of(), **(given | how))
+
+
+def missing(*names: str) -> Any:
+    """Fingerprints as when these variants are no longer registered."""
+    return lambda variant: None if variant in names else unchanged(variant)

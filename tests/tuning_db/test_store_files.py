@@ -1,33 +1,22 @@
-"""The store as a file: damaged, foreign, newer, read-only, full, replaced, on a network."""
+"""The store as a file: read-only, full, locked, replaced, linked, on a network."""
 
 from __future__ import annotations
 
-import os
-import random
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from autotune_tuning_db import PolicyRow, Store, StoreError, StoreWarning, TrialRow, open_store
+from autotune_tuning_db import PolicyRow, Store, StoreError, TrialRow, open_store
 from autotune_tuning_db import connection as connection_module
 from autotune_tuning_db.files import on_network
 
 Trial = Callable[..., TrialRow]
 Policy = Callable[..., PolicyRow]
-
-
-def close_and_fill(store: Store, make_trial: Trial, make_policy: Policy) -> Path:
-    for _ in range(20):
-        store.add_trial(make_trial())
-    store.put_policy(make_policy())
-    store.close()
-    return store.path
 
 
 def test_a_new_store_is_complete_and_sound(store: Store) -> None:
@@ -36,156 +25,6 @@ def test_a_new_store_is_complete_and_sound(store: Store) -> None:
     assert store.trials() == []
     leftovers = {item.name for item in store.path.parent.iterdir()}
     assert leftovers <= {"tuning.db", "tuning.db-wal", "tuning.db-shm", ".tuning.db.lock"}
-
-
-@pytest.mark.parametrize("length", [0, 100, 4096])
-def test_db2_a_cut_off_store_is_set_aside(
-    store: Store, make_trial: Trial, make_policy: Policy, length: int
-) -> None:
-    path = close_and_fill(store, make_trial, make_policy)
-    os.truncate(path, length)
-    with pytest.raises(StoreError, match="sets it aside") as caught:
-        Store(path, readonly=True)
-    assert caught.value.kind == "corrupt"
-    with pytest.warns(StoreWarning) as warned:
-        fresh = Store(path)
-    assert len(warned) == 1
-    (kept,) = path.parent.glob("tuning.db.damaged-*")
-    assert str(path) in str(warned[0].message)
-    assert kept.name in str(warned[0].message)
-    assert kept.stat().st_size == length
-    assert fresh.trials() == []
-    fresh.add_trial(make_trial())
-    fresh.close()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert len(Store(path).trials()) == 1
-
-
-def test_db2_something_else_is_set_aside_byte_for_byte(path: Path) -> None:
-    path.parent.mkdir()
-    path.write_text("not a database")
-    with pytest.warns(StoreWarning, match="not a database"):
-        Store(path).close()
-    (kept,) = path.parent.glob("tuning.db.damaged-*")
-    assert kept.read_text() == "not a database"
-
-
-def test_db2_damage_inside_is_found_before_more_is_written(
-    store: Store, make_trial: Trial, make_policy: Policy
-) -> None:
-    path = close_and_fill(store, make_trial, make_policy)
-    size = path.stat().st_size
-    with path.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xa5" * (size - 4096))
-    with pytest.warns(StoreWarning, match="damaged"):
-        assert Store(path).trials() == []
-
-
-def test_db2_random_damage_never_surprises(
-    store: Store, make_trial: Trial, make_policy: Policy
-) -> None:
-    path = close_and_fill(store, make_trial, make_policy)
-    whole = path.read_bytes()
-    rng = random.Random(20260102)
-    aside, kinds = 0, set()
-    for turn in range(60):
-        damaged = bytearray(whole)
-        start = rng.randrange(len(whole))
-        for _ in range(rng.choice((1, 8, 200))):
-            damaged[min(start + rng.randrange(64), len(whole) - 1)] = rng.randrange(256)
-        place = path.with_name(f"damaged{turn}.db")
-        place.write_bytes(damaged[: rng.choice((len(whole), rng.randrange(len(whole))))])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", StoreWarning)
-            for readonly in (True, False):
-                try:
-                    with Store(place, readonly=readonly) as opened:
-                        opened.trials()
-                        opened.policies()
-                        opened.generation()
-                except StoreError as error:
-                    kinds.add(error.kind)
-        aside += bool(list(path.parent.glob(f"{place.name}.damaged-*")))
-    assert aside > 20
-    assert "corrupt" in kinds
-    assert kinds <= {"corrupt", "foreign", "newer"}
-
-
-def test_a_text_that_is_no_text_is_one_bad_entry(store: Store, make_policy: Policy) -> None:
-    for size in (1, 2):
-        store.put_policy(make_policy(problem=make_policy().problem.with_dims({"N": size})))
-    assert store._db is not None
-    store._db.execute("UPDATE policies SET problem = CAST(x'61ff62' AS TEXT) WHERE id = 1")
-    with pytest.warns(StoreWarning, match="Skipped 1 entries"):
-        assert [row.problem.dim("N") for row in store.policies()] == [2]
-
-
-def test_a_log_of_a_damaged_store_goes_with_it(path: Path) -> None:
-    path.parent.mkdir()
-    path.write_text("not a database")
-    path.with_name("tuning.db-wal").write_text("not a log")
-    with pytest.warns(StoreWarning):
-        store = Store(path)
-    assert store.integrity() == ()
-    assert len(list(path.parent.glob("tuning.db.damaged-*-wal"))) == 1
-
-
-def test_a_log_whose_store_was_deleted_is_not_replayed(
-    store: Store, make_trial: Trial, tmp_path: Path
-) -> None:
-    store.add_trial(make_trial())
-    log = store.path.with_name("tuning.db-wal").read_bytes()
-    assert log
-    other = tmp_path / "other.db"
-    other.with_name("other.db-wal").write_bytes(log)
-    with Store(other) as fresh:
-        assert fresh.trials() == []
-        assert fresh.integrity() == ()
-    assert len(list(tmp_path.glob("other.db.orphan-*-wal"))) == 1
-
-
-def test_a_database_of_another_program_is_left_alone(path: Path) -> None:
-    path.parent.mkdir()
-    with sqlite3.connect(path) as foreign:
-        foreign.execute("CREATE TABLE bookmarks (url TEXT)")
-    foreign.close()
-    before = path.read_bytes()
-    for readonly in (False, True):
-        with pytest.raises(StoreError, match="another program") as caught:
-            Store(path, readonly=readonly)
-        assert caught.value.kind == "foreign"
-    assert path.read_bytes() == before
-
-
-def test_a_newer_schema_is_refused_kindly(store: Store) -> None:
-    store.close()
-    with sqlite3.connect(store.path) as raw:
-        raw.execute(
-            "INSERT INTO _sqlite_migrations (migration_set, name) "
-            "VALUES ('autotune_tuning_db', '9999_from_the_future')"
-        )
-    raw.close()
-    for readonly in (False, True):
-        with pytest.raises(StoreError, match=r"newer version.*9999_from_the_future") as caught:
-            Store(store.path, readonly=readonly)
-        assert caught.value.kind == "newer"
-
-
-def test_a_store_that_went_through_a_text_dump_is_the_same(
-    store: Store, make_trial: Trial, make_policy: Policy, tmp_path: Path
-) -> None:
-    path = close_and_fill(store, make_trial, make_policy)
-    copy = tmp_path / "copy.db"
-    with sqlite3.connect(path) as source, sqlite3.connect(copy) as target:
-        target.executescript("\n".join(source.iterdump()).replace('"0.61"', '"0.99"'))
-    source.close()
-    target.close()
-    with Store(copy) as again, Store(path) as original:
-        assert again.policies() == original.policies()
-        assert {row.toolchain["numba"] for row in again.trials()} == {"0.99"}
-        again.put_policy(make_policy())
 
 
 def test_reading_what_does_not_exist_creates_nothing(path: Path) -> None:

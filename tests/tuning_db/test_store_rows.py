@@ -53,7 +53,7 @@ def test_trials_are_found_by_each_part_of_the_key(store: Store, make_trial: Tria
     store.add_trial(make_trial())
     store.add_trial(make_trial(mode="hot"))
     store.add_trial(make_trial(device="cpu:other", fingerprint="f2", campaign=2))
-    store.add_trial(make_trial(problem=problem.with_dims({"N": 1024})))
+    store.add_trial(make_trial(problem=dataclasses.replace(problem, dims=(("N", 1024),))))
     assert len(store.trials(problem)) == 3
     assert len(store.trials(problem, "cpu:abc")) == 2
     assert len(store.trials(problem, "cpu:abc", mode="hot")) == 1
@@ -132,7 +132,7 @@ def test_problems_that_differ_in_one_part_are_separate(store: Store, make_policy
         ProblemKey(base.operation, base.dims, "float64", base.flags),
         ProblemKey(base.operation, base.dims, base.dtype, (("causal", True), ("scale", 0.125))),
         ProblemKey(base.operation, base.dims, base.dtype, base.flags, "strided"),
-        base.with_dims({"N": 513}),
+        dataclasses.replace(base, dims=(("N", 513),)),
     ]
     for key in (base, *others):
         store.put_policy(make_policy(problem=key))
@@ -173,7 +173,9 @@ def test_entries_that_cannot_be_read_are_skipped_with_one_warning(
     store: Store, make_policy: Policy, make_trial: Trial
 ) -> None:
     for size in (1, 2, 3):
-        store.put_policy(make_policy(problem=make_policy().problem.with_dims({"N": size})))
+        store.put_policy(
+            make_policy(problem=dataclasses.replace(make_policy().problem, dims=(("N", size),)))
+        )
         store.add_trial(make_trial())
     db = store._db
     assert db is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
@@ -75,13 +74,6 @@ class ProblemKey:
     def dim(self, name: str) -> int:
         """The size of one dim; raises KeyError for a dim this problem does not have."""
         return dict(self.dims)[name]
-
-    def with_dims(self, sizes: Mapping[str, int]) -> ProblemKey:
-        """The same problem with some sizes replaced; raises KeyError for an unknown dim."""
-        for name in sizes:
-            self.dim(name)
-        dims = tuple((name, sizes.get(name, size)) for name, size in self.dims)
-        return ProblemKey(self.operation, dims, self.dtype, self.flags, self.layout)
 
     @classmethod
     def parse(cls, text: str) -> ProblemKey:
