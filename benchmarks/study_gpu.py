@@ -1,91 +1,93 @@
-"""The study's table again, in device time: separate, v2, v3, v4 and what it left out.
+"""The study's table again, in device time: separate, v2, v3, v4, and the same with better passes.
 
     python benchmarks/study_gpu.py [--sizes 64 128 ...] [--dtype float64]
 
-For every N each arrangement is measured over a few of its configs through the tuner's own gate and
-clock, and the best configs then race each other in turn, so that ratios have intervals. B=2, H=1,
-D=64 as in the study; its figures are wall times of OpenACC code, copies included.
+Three levels of every arrangement race each other at every N, so that ratios have intervals:
+`study` (one row or column a block, features outermost in the column passes, as in the study's
+OpenACC code), `on chip` (one row or column a block, a column's sums in registers) and `tiled`
+(four rows or columns a block). B=2, H=1, D=64; cold L2; every entrant has passed the gate. The
+study's own figures are wall times of other code, copies included.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 from common import median_interval, ratio_interval, write
 
 from autotune.device import Device, find_device
 from autotune.model import Problem
-from autotune.model.space import why_not
+from autotune.model.space import default_config, inadmissible, why_not
 from autotune.plugins import load_plugins
 from autotune.registry import registry
-from autotune.search import Search, build_space
-from autotune.worker.client import Worker
-from autotune.worker.protocol import Job, RaceJob
+from autotune.worker.gpu import GpuWorker
+from autotune.worker.protocol import RaceJob
 
-STUDY_FORMS = ("cuda_separate", "cuda_v2", "cuda_v3", "cuda_v4")
-
-
-def best_config(
-    worker: Worker, device: Device, problem: Problem, name: str, options: Any
-) -> dict[str, Any] | None:
-    """The fastest of the configs that the search proposes for one variant alone."""
-    variant = registry.variant(problem.operation, name)
-    if why_not(variant, problem, device.kind) is not None:
-        return None
-    search = Search(build_space(problem, [variant], device, device_kind=device.kind))
-    best: tuple[float, dict[str, Any]] | None = None
-    for _ in range(options.trials):
-        candidate = search.ask()
-        if candidate is None:
-            break
-        outcome = worker.measure(
-            Job(
-                problem=problem.key.text,
-                variant=name,
-                config=dict(candidate.config),
-                mode="cold",
-                incumbent=best[0] if best else None,
-                budget=0.3,
-            )
-        )
-        search.tell(candidate, outcome.median if outcome.samples else None)
-        if outcome.samples and outcome.median and (best is None or outcome.median < best[0]):
-            best = outcome.median, dict(candidate.config)
-        elif not outcome.samples:
-            print(f"  {name} {dict(candidate.config)}: {outcome.status} {outcome.reason}")
-    return best[1] if best else None
+FORMS = ("separate", "separate_stored", "v2", "v3", "v4")
+LEFT_OUT = ("gs_recomputed", "recomputed", "gq_atomic", "copies")
+LEVELS = {"study": ("cuda_", {}), "on chip": ("cuda_arranged_", {"rows": 1, "columns": 1})}
+LEVELS["tiled"] = ("cuda_arranged_", {"rows": 4, "columns": 4})
 
 
-def row(
-    worker: Worker, device: Device, problem: Problem, names: list[str], options: Any
-) -> dict[str, Any]:
+def entrants(problem: Problem, device: Device) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Label, variant and config of everything that can run at this size."""
+    known = {variant.name: variant for variant in registry.variants(problem.operation)}
+    for level, (prefix, fixed) in LEVELS.items():
+        for form in FORMS if level == "study" else (*FORMS, *LEFT_OUT):
+            variant = known[prefix + form]
+            if why_not(variant, problem, device.kind, device.limits) is not None:
+                continue
+            default = default_config(variant, problem, device)
+            if default is None:
+                continue
+            config = {**default, **{k: v for k, v in fixed.items() if k in default}}
+            if inadmissible(variant, problem, config, device) is None:
+                yield f"{form}, {level}", variant.name, config
+
+
+def row(worker: GpuWorker, device: Device, problem: Problem, seconds: float) -> dict[str, Any]:
     """All arrangements at one size, raced."""
-    configs = {name: best_config(worker, device, problem, name, options) for name in names}
-    entrants = tuple((name, config) for name, config in configs.items() if config is not None)
+    taking_part = list(entrants(problem, device))
     race = worker.race(
-        RaceJob(problem.key.text, entrants, mode="cold", min_rounds=9, max_rounds=15, budget=20.0)
+        RaceJob(
+            problem.key.text,
+            tuple((name, config) for _, name, config in taking_part),
+            mode="cold",
+            precision=0.0,
+            min_rounds=7,
+            max_rounds=15,
+            budget=seconds,
+            time_limit=120.0,
+        )
     )
+    n = problem.sizes["Nq"]
     if not race.samples:
-        return {"N": problem.sizes["Nq"], "failed": race.reason}
-    times = {name: samples for (name, _), samples in zip(entrants, race.samples, strict=True)}
-    found: dict[str, Any] = {"N": problem.sizes["Nq"], "forms": {}}
-    for name, samples in times.items():
-        median, low, high = median_interval(samples)
-        found["forms"][name] = {
+        culprit = taking_part[race.culprit][0] if race.culprit is not None else "?"
+        print(f"N={n}: {race.status} {culprit}: {race.reason}", flush=True)
+        return {"N": n, "failed": f"{culprit}: {race.reason}"}
+    times = {label: s for (label, _, _), s in zip(taking_part, race.samples, strict=True)}
+    forms: dict[str, Any] = {}
+    for label, name, config in taking_part:
+        median, low, high = median_interval(times[label])
+        level = label.split(", ")[1]
+        over = ratio_interval(times[label], times[f"separate, {level}"])
+        forms[label] = {
             "ms": median * 1e3,
             "low_ms": low * 1e3,
             "high_ms": high * 1e3,
-            "config": configs[name],
+            "over_separate": over,
+            "variant": name,
+            "config": config,
         }
-        if "cuda_separate" in times:
-            ratio = ratio_interval(samples, times["cuda_separate"])
-            found["forms"][name]["over_separate"] = list(ratio)
-    if {"cuda_v3", "cuda_v4"} <= times.keys():
-        found["v4_over_v3"] = list(ratio_interval(times["cuda_v4"], times["cuda_v3"]))
-    cells = "  ".join(f"{n.removeprefix('cuda_')} {f['ms']:.3f}" for n, f in found["forms"].items())
-    print(f"N={found['N']:5d}  {cells} ms  v4/v3 {found.get('v4_over_v3', ['-'])[0]}", flush=True)
-    return found
+    ratios = {
+        level: ratio_interval(times[f"v4, {level}"], times[f"v3, {level}"]) for level in LEVELS
+    }
+    cells = "  ".join(f"{label} {form['ms']:.3f}" for label, form in forms.items())
+    print(f"N={n:5d} ms: {cells}", flush=True)
+    print("        v4/v3 " + "  ".join(f"{k} {r[0]:.3f}" for k, r in ratios.items()), flush=True)
+    return {"N": n, "rounds": len(race.samples[0]), "forms": forms, "v4_over_v3": ratios}
 
 
 def main() -> None:
@@ -93,23 +95,17 @@ def main() -> None:
     sizes = [64, 128, 256, 512, 1024, 2048, 4096, 8192]
     parser.add_argument("--sizes", type=int, nargs="+", default=sizes)
     parser.add_argument("--dtype", default="float64")
-    parser.add_argument("--trials", type=int, default=8, help="configs tried per arrangement")
-    parser.add_argument("--forms", nargs="+", help="variants (default: every arrangement)")
+    parser.add_argument("--seconds", type=float, default=6.0, help="for the race at one size")
     parser.add_argument("--name", default="study_gpu")
     options = parser.parse_args()
     load_plugins()
     operation = registry.operation("attention_train")
     gpu = find_device("cuda")
-    names = options.forms or [
-        variant.name
-        for variant in registry.variants(operation)
-        if variant.name in STUDY_FORMS or variant.name.startswith("cuda_arranged")
-    ]
     rows = []
-    with Worker(gpu) as worker:
+    with GpuWorker(gpu) as worker:
         for n in options.sizes:
             problem = Problem.of(operation, {"B": 2, "H": 1, "N": n, "D": 64}, options.dtype)
-            rows.append(row(worker, gpu, problem, names, options))
+            rows.append(row(worker, gpu, problem, options.seconds))
             write(options.name, rows, packages=("cupy",), gpu=gpu.identity, gpu_label=gpu.label)
 
 
