@@ -91,7 +91,7 @@ def predict(variant: Variant, problem: Problem, config: Mapping[str, Any]) -> Pr
         bytes_read=read,
         bytes_written=written,
         atomics=atomics,
-        launches=len(variant.passes),
+        launches=sum(int(evaluate(each.launches, names)) for each in variant.passes),
         flops=flops or problem.flops,
         workspace_bytes=workspace_bytes(variant, problem, config),
     )

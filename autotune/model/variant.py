@@ -41,7 +41,7 @@ class Pass:
     sequence of axes means tiles of one. `reads` maps an array to how many times the pass reads the
     whole of it (a plain sequence: once). `writes` maps an array to how its elements accumulate:
     `owned` by one worker, `atomic` across workers, or a `reduction` into a copy per worker that a
-    later pass sums.
+    later pass sums. `launches` is 0 where another pass's kernel does this one's work as well.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Pass:
     reads: Axes = ()
     writes: Mapping[str, Accumulation] = field(default_factory=dict)
     flops: Size = 0
+    launches: Size = 1
 
     def __post_init__(self) -> None:
         for array, how in self.writes.items():
@@ -62,7 +63,8 @@ class Pass:
     def expressions(self) -> tuple[Size, ...]:
         """Every expression in the declaration."""
         maps = (spread(self.parallel), spread(self.sequential), spread(self.reads))
-        return (self.flops, *(size for each in maps for size in each.values()))
+        sizes = (size for each in maps for size in each.values())
+        return (self.flops, self.launches, *sizes)
 
 
 def spread(axes: Axes) -> Mapping[str, Size]:

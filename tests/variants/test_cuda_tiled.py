@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from cuda_samples import GPUS, H200, RTX, cuda_variants, problem_of, spread
 
+from autotune.cuda import CudaSource
 from autotune.errors import ShapeError
 from autotune.model import Variant, is_deterministic, predict
 from autotune.model.space import default_config, size, violated, why_not
@@ -121,6 +122,21 @@ def test_additions_into_grad_q_are_predicted() -> None:
     config = default_config(quiet, problem, H200)
     assert config is not None
     assert predict(quiet, problem, config).atomics == 0
+
+
+@pytest.mark.parametrize(("operation", "variant"), VARIANTS, ids=IDS)
+def test_launches_are_predicted(
+    operation: str, variant: Variant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    kernel = type("Kernel", (), {"launcher": lambda self, **how: made.append(how)})()
+    monkeypatch.setattr(CudaSource, "kernel", lambda *_: kernel)
+    for shape in ((2, 1, 2048, 64), (1, 1, 1100, 128)):
+        problem = problem_of(operation, shape, variant.dtypes[0])
+        for config in spread(variant, problem, H200, 8, 0):
+            made.clear()
+            variant.build(problem, config)
+            assert predict(variant, problem, config).launches == len(made)
 
 
 class _Device:

@@ -22,7 +22,9 @@ _VECTORS = ("delta", "shift", "inverse")
 Writes = dict[str, Accumulation]
 
 
-def forward(own: Names, *, writes: Writes, reads: tuple[str, ...] = ()) -> Pass:
+def forward(
+    own: Names, *, writes: Writes, reads: tuple[str, ...] = (), launches: str | int = 1
+) -> Pass:
     """Blocks of queries, online softmax over the keys."""
     return Pass(
         "forward",
@@ -31,6 +33,7 @@ def forward(own: Names, *, writes: Writes, reads: tuple[str, ...] = ()) -> Pass:
         reads=("q", "k", "v", *reads),
         writes=writes,
         flops=f"2*{_PRODUCT}",
+        launches=launches,
     )
 
 
@@ -41,7 +44,9 @@ def forward_train(own: Names, *, atomic: bool, stored: bool) -> Pass:
         kept["grad_q"] = "owned"
     if stored:
         kept["scores"] = "owned"
-    return forward(own, writes=kept, reads=("grad_out",))
+    # blocks that hold only a part of each row leave delta to a kernel of its own
+    launches = "1 if chunks == 1 else 2"
+    return forward(own, writes=kept, reads=("grad_out",), launches=launches)
 
 
 def prepare(*, atomic: bool) -> Pass:
@@ -75,7 +80,7 @@ def columns(own: Names, *, atomic: bool, stored: bool) -> Pass:
 
 
 def rows(own: Names, *, stored: bool) -> Pass:
-    """Blocks of queries: GQ, from weights computed once more."""
+    """Blocks of queries: GQ, from weights computed once more; `joined`: by the columns' kernel."""
     extra = ("scores",) if stored else ()
     return Pass(
         "rows",
@@ -84,4 +89,5 @@ def rows(own: Names, *, stored: bool) -> Pass:
         reads=("q", "k", "v", "grad_out", *_VECTORS, *extra),
         writes={"grad_q": "owned"},
         flops=f"{2 if stored else 3}*{_PRODUCT}",
+        launches="0 if joined else 1",
     )
