@@ -191,6 +191,31 @@ def test_strides_are_those_of_each_array() -> None:
     assert aligned
 
 
+class _Tensor:
+    """The same as torch shows it."""
+
+    def __init__(self, array: _Device) -> None:
+        self._array = array
+
+    def data_ptr(self) -> int:
+        return int(self._array.data.ptr)
+
+    def is_contiguous(self) -> bool:
+        return bool(self._array._c_contiguous)
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(each // self._array.itemsize for each in self._array.strides)
+
+
+def test_tensors_of_torch_give_the_same_struct() -> None:
+    problem = problem_of("attention", {"B": 2, "H": 3, "Hkv": 3, "N": 5, "D": 64}, "float32")
+    pack, arrays = Arguments(problem, NAMES, {}), _arrays()
+    tensors = [_Tensor(array) for array in arrays]
+    assert pack(tensors, 0.5) == pack(tensors, 0.5) == pack(arrays, 0.5)
+    arrays[2].strides, arrays[2]._c_contiguous = (3840, 256, 768, 4), False
+    assert pack(tensors, 0.5) == pack(arrays, 0.5) != pack(_arrays(), 0.5)
+
+
 @pytest.mark.parametrize(("depth", "start"), [(64, 4100), (7, 4096)])
 def test_rows_off_16_bytes_are_noticed(depth: int, start: int) -> None:
     sizes = {"B": 2, "H": 3, "Hkv": 3, "N": 5, "D": depth}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
-from operator import itemgetter, or_
+from operator import itemgetter
 from typing import Any
 
-from autotune.cuda import pointer, strides_in_elements
+from autotune.cuda import strides_in_elements
 from autotune.errors import ShapeError
 
 # The pointers of the struct in order, and those of them that have strides.
@@ -17,12 +16,11 @@ _POINTERS = (
     *("lse", "delta", "shift", "inverse", "scratch", "measures"),
 )
 _STRIDED = _POINTERS[:9]
-_CALL = struct.Struct(f"<{len(_POINTERS)}Qd")
 _SIZES = struct.Struct("<5q")
 _STRIDES = struct.Struct(f"<{4 * len(_STRIDED)}q")
 _VECTOR = 16  # bytes of one asynchronous copy
 
-ARGUMENTS = f"S{_CALL.size + _SIZES.size + _STRIDES.size}"
+ARGUMENTS = f"S{8 * (len(_POINTERS) + 1) + _SIZES.size + _STRIDES.size}"
 """What `launcher` is told about it: one struct."""
 
 Run = Callable[..., None]
@@ -39,31 +37,42 @@ class Arguments:
 
     def __init__(self, problem: Any, names: Sequence[str], kept: Mapping[str, str]) -> None:
         sizes, slots = problem.sizes, [kept.get(name, name) for name in names]
-        absent = len(slots)  # behind the given pointers stands a null one
-        self._order = itemgetter(*(slots.index(n) if n in slots else absent for n in _POINTERS))
+        given = [name for name in _POINTERS if name in slots]
+        self._order = itemgetter(*map(slots.index, given))
+        self._call = struct.Struct(
+            "<" + "".join("Q" if n in given else "8x" for n in _POINTERS) + "d"
+        )
         self._strided = [name for name in _STRIDED if name in slots]
         self._tensors = itemgetter(*map(slots.index, self._strided))
+        self._off = sum(
+            (_VECTOR - 1) << 64 * _POINTERS.index(name) for name in self._strided if name != "lse"
+        )
         self._itemsize = {**dict.fromkeys(_STRIDED, problem.itemsize)}
         self._itemsize["lse"] = max(problem.itemsize, 4)
         self._depth = sizes["D"]
         self._sizes = _SIZES.pack(*(sizes[dim] for dim in ("B", "H", "Hkv", "Nq", "Nk")))
         self._packed = tuple(self._packed_strides(sizes, name) for name in self._strided)
+        self._torch: type | None = None  # the class of arrays that turned out not to be CuPy's
         self._layouts: dict[Layout | None, tuple[bytes, bool]] = {}
 
     def __call__(self, arrays: Sequence[Any], scale: float) -> tuple[bytes, bool]:
         """The struct, and whether all rows are contiguous and 16-byte aligned."""
-        tensors = self._tensors(arrays)
-        try:
-            addresses = [array.data.ptr for array in arrays]
-            packed = False not in [tensor._c_contiguous for tensor in tensors]
-            layout = None if packed else tuple([tensor.strides for tensor in tensors])
-        except AttributeError:  # torch tensors
-            addresses = [pointer(array) for array in arrays]
-            layout = self._layout(tensors)
+        if arrays[0].__class__ is self._torch:
+            addresses = [array.data_ptr() for array in arrays]
+            packed = False not in [array.is_contiguous() for array in arrays]
+            layout = None if packed else self._layout(self._tensors(arrays))
+        else:
+            try:
+                addresses = [array.data.ptr for array in arrays]
+                packed = False not in [array._c_contiguous for array in arrays]
+                layout = None if packed else tuple([x.strides for x in self._tensors(arrays)])
+            except AttributeError:
+                self._torch = arrays[0].__class__
+                return self(arrays, scale)
+        start = self._call.pack(*self._order(addresses), scale)
         rest, aligned = self._layouts.get(layout) or self._describe(layout)
-        addresses.append(0)
-        start = _CALL.pack(*self._order(addresses), scale)
-        return start + rest, aligned and not reduce(or_, self._tensors(addresses)) % _VECTOR
+        # All addresses in one number: rows are aligned where none has a bit below 16.
+        return start + rest, aligned and not int.from_bytes(start, "little") & self._off
 
     def _packed_strides(self, sizes: Mapping[str, int], name: str) -> tuple[int, ...]:
         heads, rows = ("Hkv", "Nk") if name in ("k", "v", "grad_k", "grad_v") else ("H", "Nq")
