@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 from common import median_interval, ratio_interval, write
@@ -102,7 +103,7 @@ def main() -> None:
     operation = registry.operation("attention_train")
     gpu = find_device("cuda")
     rows = []
-    with GpuWorker(gpu) as worker:
+    with closing(GpuWorker(gpu)) as worker:
         for n in options.sizes:
             problem = Problem.of(operation, {"B": 2, "H": 1, "N": n, "D": 64}, options.dtype)
             rows.append(row(worker, gpu, problem, options.seconds))

@@ -6,6 +6,7 @@ from autotune.device import gpus
 from autotune.device.base import Device
 from autotune.device.cpu import CpuDevice, local_cpu
 from autotune.device.find import choose, described
+from autotune.errors import DeviceNotFoundError
 
 __all__ = [
     "CpuDevice",
@@ -35,6 +36,8 @@ def find_device(name: str | None = None, *, usable: bool = True) -> Device:
     """
     if name is None:
         return local_devices()[0]
+    if not isinstance(name, str):
+        raise DeviceNotFoundError(f"a device is named by a string, as in 'cuda:1'; got {name!r}.")
     if name.strip().lower().startswith("cpu"):
         return choose(name, [local_cpu()])
     return choose(name, local_devices(), no_gpu=gpus.local_gpus().reason, usable=usable)

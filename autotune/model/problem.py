@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from autotune.errors import UserError
 from autotune.model.expression import evaluate
 from autotune.model.operation import Operation
 from autotune_tuning_db import ProblemKey
@@ -139,6 +140,9 @@ class Problem:
     def scalars(self, given: Mapping[str, float | None] | None = None) -> tuple[float, ...]:
         """Scalar arguments in declared order; those not given take the operation's default."""
         values = {name: value for name, value in (given or {}).items() if value is not None}
+        for name, value in values.items():
+            if isinstance(value, str | bytes) or not hasattr(value, "__float__"):
+                raise UserError(f"{name} of {self.operation.name} is a number, got {value!r}.")
         return tuple(
             float(values[name] if name in values else evaluate(default, self.names))
             for name, default in self.operation.scalars.items()

@@ -162,6 +162,11 @@ def test_a_machine_without_one_says_why(have: Have) -> None:
     assert "NVIDIA" not in str(caught.value)
 
 
+def test_a_name_is_a_string() -> None:
+    with pytest.raises(DeviceNotFoundError, match="named by a string"):
+        find_device(3)  # type: ignore[arg-type]
+
+
 def test_a_description_says_which(have: Have) -> None:
     have(H200, SECOND)
     two = find_device("cuda:1")

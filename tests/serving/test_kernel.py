@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autotune import dispatch
-from autotune.errors import NoPolicyError, ShapeError, UnknownNameError
+from autotune.errors import NoPolicyError, ShapeError, UnknownNameError, UserError
 
 
 def test_outputs_residuals_and_out(bench) -> None:
@@ -37,6 +37,10 @@ def test_scalars_can_be_bound_or_given_with_the_call(bench) -> None:
     )
     with pytest.raises(UnknownNameError, match="did you mean 'factor'"):
         dispatch(bench.operation, (3, 8))(x, y, facter=0.5)
+    with pytest.raises(UserError, match="factor of .* is a number, got 'a'"):
+        dispatch(bench.operation, (3, 8))(x, y, factor="a")
+    with pytest.raises(UserError, match="factor of .* is a number"):
+        dispatch(bench.operation, (3, 8), factor="1")
 
 
 def test_strided_arrays_give_what_packed_ones_give(bench) -> None:
