@@ -37,9 +37,9 @@ def test_scalars_can_be_bound_or_given_with_the_call(bench) -> None:
     )
     with pytest.raises(UnknownNameError, match="did you mean 'factor'"):
         dispatch(bench.operation, (3, 8))(x, y, facter=0.5)
-    with pytest.raises(UserError, match="factor of .* is a number, got 'a'"):
+    with pytest.raises(UserError, match=r"factor of .* is a number, got 'a'"):
         dispatch(bench.operation, (3, 8))(x, y, factor="a")
-    with pytest.raises(UserError, match="factor of .* is a number"):
+    with pytest.raises(UserError, match=r"factor of .* is a number"):
         dispatch(bench.operation, (3, 8), factor="1")
 
 

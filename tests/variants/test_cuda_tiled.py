@@ -216,6 +216,24 @@ def test_tensors_of_torch_give_the_same_struct() -> None:
     assert pack(tensors, 0.5) == pack(arrays, 0.5) != pack(_arrays(), 0.5)
 
 
+def test_calls_that_come_back_get_their_struct_and_are_not_kept_for_ever() -> None:
+    problem = problem_of("attention", {"B": 2, "H": 3, "Hkv": 3, "N": 5, "D": 64}, "float32")
+    pack = Arguments(problem, NAMES, {})
+    for place in [*range(100), *range(100)]:
+        scale, start = 1 + place % 2, 4096 * (place // 2 + 1)
+        packed, _ = pack(_arrays(start=start), scale)
+        assert _argument(packed, 0) == start
+        assert struct.unpack_from("<d", packed, 14 * 8)[0] == scale
+        assert len(pack._known) <= 64
+    assert pack(_arrays(), 1.0)[0] is pack(_arrays(), 1.0)[0]
+
+
+def test_what_is_no_array_is_refused() -> None:
+    problem = problem_of("attention", {"B": 2, "H": 3, "Hkv": 3, "N": 5, "D": 64}, "float32")
+    with pytest.raises(AttributeError):
+        Arguments(problem, NAMES, {})([np.zeros(3)] * 5, 1.0)
+
+
 @pytest.mark.parametrize(("depth", "start"), [(64, 4100), (7, 4096)])
 def test_rows_off_16_bytes_are_noticed(depth: int, start: int) -> None:
     sizes = {"B": 2, "H": 3, "Hkv": 3, "N": 5, "D": depth}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from autotune.cuda import strides_in_elements
+from autotune.cuda import pointer, strides_in_elements
 from autotune.errors import ShapeError
 
 # The pointers of the struct in order, and those of them that have strides.
@@ -19,6 +19,7 @@ _STRIDED = _POINTERS[:9]
 _SIZES = struct.Struct("<5q")
 _STRIDES = struct.Struct(f"<{4 * len(_STRIDED)}q")
 _VECTOR = 16  # bytes of one asynchronous copy
+_KNOWN = 64  # calls whose struct is kept: the arrays of a loop come back
 
 ARGUMENTS = f"S{8 * (len(_POINTERS) + 1) + _SIZES.size + _STRIDES.size}"
 """What `launcher` is told about it: one struct."""
@@ -53,26 +54,41 @@ class Arguments:
         self._sizes = _SIZES.pack(*(sizes[dim] for dim in ("B", "H", "Hkv", "Nq", "Nk")))
         self._packed = tuple(self._packed_strides(sizes, name) for name in self._strided)
         self._torch: type | None = None  # the class of arrays that turned out not to be CuPy's
+        self._known: dict[tuple[Any, ...], tuple[bytes, bool]] = {}
         self._layouts: dict[Layout | None, tuple[bytes, bool]] = {}
 
     def __call__(self, arrays: Sequence[Any], scale: float) -> tuple[bytes, bool]:
         """The struct, and whether all rows are contiguous and 16-byte aligned."""
-        if arrays[0].__class__ is self._torch:
-            addresses = [array.data_ptr() for array in arrays]
-            packed = False not in [array.is_contiguous() for array in arrays]
-            layout = None if packed else self._layout(self._tensors(arrays))
-        else:
-            try:
-                addresses = [array.data.ptr for array in arrays]
-                packed = False not in [array._c_contiguous for array in arrays]
-                layout = None if packed else tuple([x.strides for x in self._tensors(arrays)])
-            except AttributeError:
-                self._torch = arrays[0].__class__
-                return self(arrays, scale)
-        start = self._call.pack(*self._order(addresses), scale)
+        call: list[Any] = [scale]
+        try:
+            if arrays[0].__class__ is self._torch:
+                for array in arrays:
+                    call.append(array.data_ptr() if array.is_contiguous() else None)
+            else:
+                for array in arrays:
+                    call.append(array.data.ptr if array._c_contiguous else None)
+        except AttributeError:
+            if arrays[0].__class__ is self._torch:
+                raise
+            self._torch = arrays[0].__class__
+            return self(arrays, scale)
+        known = self._known.get(tuple(call))
+        return known or self._pack(call, arrays)
+
+    def _pack(self, call: list[Any], arrays: Sequence[Any]) -> tuple[bytes, bool]:
+        """The same for a call that is not known: by its scale and the addresses of its arrays."""
+        packed = None not in call
+        addresses = call[1:] if packed else [pointer(array) for array in arrays]
+        layout = None if packed else self._layout(self._tensors(arrays))
+        start = self._call.pack(*self._order(addresses), call[0])
         rest, aligned = self._layouts.get(layout) or self._describe(layout)
         # All addresses in one number: rows are aligned where none has a bit below 16.
-        return start + rest, aligned and not int.from_bytes(start, "little") & self._off
+        made = start + rest, aligned and not int.from_bytes(start, "little") & self._off
+        if packed:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[tuple(call)] = made
+        return made
 
     def _packed_strides(self, sizes: Mapping[str, int], name: str) -> tuple[int, ...]:
         heads, rows = ("Hkv", "Nk") if name in ("k", "v", "grad_k", "grad_v") else ("H", "Nq")
@@ -84,8 +100,10 @@ class Arguments:
 
     def _layout(self, tensors: Sequence[Any]) -> Layout:
         return tuple(
-            tuple(self._itemsize[name] * stride for stride in strides_in_elements(tensor))
-            for name, tensor in zip(self._strided, tensors, strict=True)
+            array.strides
+            if hasattr(array, "strides")
+            else tuple(self._itemsize[name] * stride for stride in strides_in_elements(array))
+            for name, array in zip(self._strided, tensors, strict=True)
         )
 
     def _describe(self, layout: Layout | None) -> tuple[bytes, bool]:
