@@ -12,6 +12,7 @@ from contract import (
     SHIFTED,
     SMALL,
     Candidate,
+    Case,
     candidates,
     check,
     check_repeats,
@@ -21,6 +22,19 @@ from contract import (
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("compiled")]
 
 TILED = ("cuda_dmma", "cuda_tf32x3", "cuda_mma", "cuda_simt", "cuda_wgmma", "cuda_split_half")
+
+# Longer than float64 sums one chain of; with the gain, shifts still move when sums have.
+LONG = (
+    Case.of((1, 1, 1, 2100, 2100, 64)),
+    Case.of((1, 2, 1, 150, 2100, 64), gain=20.0, causal=True),
+    Case.of((1, 2, 1, 2100, 150, 80)),
+)
+
+
+def _long() -> list[Candidate]:
+    """The float64 variants with their default configs, and half of them with a random one."""
+    random = candidates(LONG, ("cuda_dmma",), seed=1, share=2)
+    return [*candidates(LONG, ("cuda_dmma",)), *random]
 
 
 def _large() -> list[Candidate]:
@@ -45,6 +59,11 @@ def test_shapes(candidate: Candidate, device: Any, memory: Any) -> None:
     "candidate", list(candidates(SHAPES[4:8], TILED, share=2, seed=1)), ids=str
 )
 def test_random_configs(candidate: Candidate, device: Any, memory: Any) -> None:
+    check(candidate, device, memory)
+
+
+@pytest.mark.parametrize("candidate", _long(), ids=str)
+def test_long_sums(candidate: Candidate, device: Any, memory: Any) -> None:
     check(candidate, device, memory)
 
 
