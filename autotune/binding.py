@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from operator import attrgetter
@@ -17,6 +17,7 @@ from autotune.libraries import (
     library_of,
     place_name,
 )
+from autotune.model.operation import Operation, Tensor
 from autotune.model.problem import Problem
 
 Around = Callable[[], AbstractContextManager[Any] | None]
@@ -27,9 +28,11 @@ class Binding:
     """The arrays of one library as a kernel expects them.
 
     `read` gives what `forms` holds for each input and `outputs` for each fresh output: class,
-    shape, dtype. `make` makes the fresh outputs, `make_residuals` those of them that are
-    residuals. `around` gives the context that a call needs, if any. `recording` tells whether a
-    CUDA graph is being captured, which keeps no memory alive.
+    shape, dtype. `takes` has the forms of inputs and given outputs, by how many outputs are given:
+    none, all but the residuals, or all. `make` makes the fresh outputs, `make_residuals` those of
+    them that are residuals. `writeable` is None where no array is read-only. `around` gives the
+    context that a call needs, if any. `recording` tells whether a CUDA graph is being captured,
+    which keeps no memory alive.
     """
 
     library: Library
@@ -37,8 +40,10 @@ class Binding:
     read: Callable[[Any], Any]
     forms: tuple[Any, ...]
     outputs: tuple[Any, ...]
+    takes: Mapping[int, tuple[Any, ...]]
     make: Maker
     make_residuals: Maker
+    writeable: Callable[[Any], bool] | None = None
     around: Around | None = None
     recording: Callable[[], bool] | None = None
 
@@ -65,15 +70,15 @@ def _bound(problem: Problem, library: Library, kind: type, place: int | None) ->
         from autotune.cuda import streams
 
         around = streams.around(library.name, place)
-        recording = streams.capturing if library.name == "cupy" else None
+        recording = streams.capture_check() if library.name == "cupy" else None
         if library.name == "torch":
             names, where = [*names, "device"], (streams.torch_device(place),)
         elif streams.several_devices():
             names, where = [*names, "data.device_id"], (place,)
     residuals = [each for each in operation.fresh_outputs if each.name in operation.residuals]
-    inputs, outputs, hidden = (
+    inputs, outputs, hidden, shown = (
         [(each.shape(problem.sizes), problem.element_type(each.dtype)) for each in tensors]
-        for tensors in (operation.inputs, operation.fresh_outputs, residuals)
+        for tensors in (operation.inputs, operation.fresh_outputs, residuals, _shown(operation))
     )
 
     def forms(shapes: list[Form]) -> tuple[Any, ...]:
@@ -85,11 +90,32 @@ def _bound(problem: Problem, library: Library, kind: type, place: int | None) ->
         read=attrgetter(*names),
         forms=forms(inputs),
         outputs=forms(outputs),
+        takes={len(given): forms([*inputs, *given]) for given in ([], shown, outputs)},
         make=library.maker(outputs, place),
         make_residuals=library.maker(hidden, place),
+        writeable=library.writeable if place is None else None,
         around=around,
         recording=recording,
     )
+
+
+def _shown(operation: Operation) -> list[Tensor]:
+    """The fresh outputs without the residuals."""
+    return [each for each in operation.fresh_outputs if each.name not in operation.residuals]
+
+
+def takes(binding: Binding, inputs: tuple[Any, ...], given: tuple[Any, ...]) -> bool:
+    """Whether inputs and given outputs are what the binding expects, in one comparison.
+
+    What it rejects may still be taken: `fits` and `explain_outputs` look closer.
+    """
+    try:
+        fit = tuple(map(binding.read, inputs + given)) == binding.takes[len(given)]
+    except (AttributeError, KeyError):
+        return False  # something that is no array of this library, or too many
+    if fit and given and binding.writeable is not None:
+        return all(map(binding.writeable, given))
+    return fit
 
 
 def fits(binding: Binding, arrays: Sequence[Any]) -> bool:
@@ -98,15 +124,6 @@ def fits(binding: Binding, arrays: Sequence[Any]) -> bool:
         return tuple(map(binding.read, arrays)) == binding.forms
     except AttributeError:
         return False
-
-
-def fits_outputs(binding: Binding, arrays: Sequence[Any]) -> bool:
-    """Whether arrays can be written into as they are."""
-    try:
-        fit = tuple(map(binding.read, arrays)) == binding.outputs
-    except AttributeError:
-        return False
-    return fit and all(map(binding.library.writeable, arrays))
 
 
 def explain_inputs(problem: Problem, binding: Binding, inputs: Sequence[Any]) -> None:
@@ -132,10 +149,17 @@ def explain_inputs(problem: Problem, binding: Binding, inputs: Sequence[Any]) ->
 
 
 def explain_outputs(problem: Problem, binding: Binding, given: Sequence[Any]) -> None:
-    """The same for arrays to write into."""
-    tensors = problem.operation.fresh_outputs
-    for array, form, tensor in zip(given, binding.outputs, tensors, strict=True):
-        what = f"{problem.operation.name}: out {tensor}"
+    """The same for arrays to write into: every fresh output, or all but the residuals."""
+    operation = problem.operation
+    tensors: Sequence[Tensor] = operation.fresh_outputs
+    if len(given) not in (len(tensors), len(_shown(operation))):
+        names = ", ".join(tensor.name for tensor in tensors)
+        raise ShapeError(f"{operation.name}: out takes {names}; got {len(given)} arrays.")
+    if len(given) != len(tensors):
+        tensors = _shown(operation)
+    expected = binding.takes[len(given)][len(operation.inputs) :]
+    for array, form, tensor in zip(given, expected, tensors, strict=True):
+        what = f"{operation.name}: out {tensor}"
         library, (shape, dtype) = library_of(array), form[1:3]
         if library.name != binding.library.name:
             raise ShapeError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autotune.binding import (
@@ -11,9 +11,9 @@ from autotune.binding import (
     explain_inputs,
     explain_outputs,
     fits,
-    fits_outputs,
+    takes,
 )
-from autotune.errors import CapturingError, DeviceLostError, ShapeError, UnknownNameError
+from autotune.errors import CapturingError, DeviceLostError, UnknownNameError
 from autotune.libraries import library_of
 from autotune.model.problem import Config, Problem
 from autotune.workspace import Layout, layout
@@ -123,28 +123,23 @@ class Kernel:
         a first call during CUDA graph capture.
         """
         binding = self._binding
-        try:
-            fit = binding is not None and tuple(map(binding.read, inputs)) == binding.forms
-        except AttributeError:
-            fit = False  # something that is no array of this library
-        if binding is None or not fit:
+        given = () if out is None else out if out.__class__ is tuple else (out,)
+        if binding is None or not takes(binding, inputs, given):
             if self._on_host_tensors(inputs):
                 from autotune.cuda.tensors import run_on_views
 
                 options = {"residuals": residuals, "workspace": workspace, **scalars}
                 return run_on_views(self, inputs, out, **options)
-            binding = self._bind(inputs)
+            binding, given = self._checked(inputs, out)
         values = self.problem.scalars(self._named_scalars(scalars)) if scalars else self._scalars
         if workspace is not None:
             self._layout().check(binding.library, workspace, self.operation)
         context = None if binding.around is None else binding.around()
         if context is None:
-            outputs = None if out is None else self._given_outputs(binding, out)
-            results = self._run(binding, inputs, outputs, values, workspace)
+            results = self._run(binding, inputs, given, values, workspace)
         else:
             with context:
-                outputs = None if out is None else self._given_outputs(binding, out)
-                results = self._run(binding, inputs, outputs, values, workspace)
+                results = self._run(binding, inputs, given, values, workspace)
         if self._only is not None and not residuals:
             return results[self._only]
         return self._several(results, residuals)
@@ -158,10 +153,8 @@ class Kernel:
         workspace: Any,
     ) -> Any:
         call = self._call if workspace is None else None
-        if outputs is None and call is not None:
-            outputs = binding.make()
-            if binding.recording is not None:
-                self._keep_for_graph(binding, outputs)
+        if call is not None and len(outputs) != len(binding.outputs):
+            outputs = self._with_made(binding, outputs)
         try:
             if call is None:
                 return self._run_in_general(binding, inputs, outputs, values, workspace)
@@ -185,16 +178,29 @@ class Kernel:
             self._use(self.served, binding)
         executable = self._executable
         assert executable is not None
-        if outputs is None and executable.takes_outputs:
-            outputs = binding.make()
-            self._keep_for_graph(binding, outputs)
-        arguments = (*inputs, *(outputs or ()), *values)
+        if outputs or executable.takes_outputs:
+            outputs = self._with_made(binding, outputs)
+        arguments = (*inputs, *outputs, *values)
         return executable(*arguments, workspace=workspace)
 
-    def _keep_for_graph(self, binding: Binding, made: list[Any]) -> None:
-        """Keep alive what a graph that is being captured will write to at each replay."""
+    def _with_made(self, binding: Binding, given: Sequence[Any]) -> Sequence[Any]:
+        """Every fresh output: the caller's, and new ones for those that are left out.
+
+        What a graph that is being captured will write to at each replay is kept alive.
+        """
+        if len(given) == len(binding.outputs):
+            return given
+        made = binding.make_residuals() if given else binding.make()
         if binding.recording is not None and binding.recording():
             self._kept.append(made)
+        if not given:
+            return made
+        parts, hidden = iter(given), iter(made)
+        operation = self.problem.operation
+        return [
+            next(hidden if tensor.name in operation.residuals else parts)
+            for tensor in operation.fresh_outputs
+        ]
 
     def _use(self, served: Served, binding: Binding) -> None:
         """From now on call this one; directly, where its outputs are just what it is given."""
@@ -225,25 +231,16 @@ class Kernel:
         self._binding = binding
         return binding
 
-    def _given_outputs(self, binding: Binding, out: Any) -> list[Any]:
-        """The caller's arrays, checked; residuals that are left out are made."""
-        given = list(out) if isinstance(out, tuple | list) else [out]
-        if len(given) != len(binding.outputs):
-            given = self._with_residuals(binding, given)
-        if not fits_outputs(binding, given):
-            explain_outputs(self.problem, binding, given)
-        return given
-
-    def _with_residuals(self, binding: Binding, given: list[Any]) -> list[Any]:
-        fresh = self.problem.operation.fresh_outputs
-        if len(given) != len(self._returned):
-            names = ", ".join(tensor.name for tensor in fresh)
-            raise ShapeError(f"{self.operation}: out takes {names}; got {len(given)} arrays.")
-        made = binding.make_residuals()
-        self._keep_for_graph(binding, made)
-        parts, hidden = iter(given), iter(made)
-        residuals = self.problem.operation.residuals
-        return [next(hidden if tensor.name in residuals else parts) for tensor in fresh]
+    def _checked(self, inputs: tuple[Any, ...], out: Any) -> tuple[Binding, tuple[Any, ...]]:
+        """The binding for arrays that are not just like those before, and the given outputs."""
+        binding = self._binding
+        if binding is None or not fits(binding, inputs):
+            binding = self._bind(inputs)
+        if out is None:
+            return binding, ()
+        given = tuple(out) if isinstance(out, tuple | list) else (out,)
+        explain_outputs(self.problem, binding, given)
+        return binding, given
 
     def _several(self, results: Any, residuals: bool) -> Any:
         if residuals:

@@ -7,13 +7,14 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from autotune.libraries import Form, Maker, carved, flat_signature, made_by
+from autotune.libraries import Form, Maker, carved, made_by
 
 
 def pointer(array: Any) -> int:
     """Device address of the first element of a CuPy array or a torch tensor."""
-    address = getattr(array, "data_ptr", None)
-    return int(array.data.ptr if address is None else address())
+    of_torch = getattr(array, "data_ptr", None)
+    address: int = array.data.ptr if of_torch is None else of_torch()
+    return address
 
 
 def strides_in_elements(array: Any) -> tuple[int, ...]:
@@ -36,7 +37,11 @@ class CupyArrays:
 
     def signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
         """With the device of the first; that the others are there too, the kernel checks."""
-        return flat_signature([arrays[0].dtype, arrays[0].data.device_id], arrays)
+        parts: list[Hashable] = [arrays[0].dtype, arrays[0].data.device_id]
+        for array in arrays:
+            parts.append(array.shape)
+            parts.append(array._c_contiguous)  # `flags` would build an object for it
+        return tuple(parts)
 
     def place(self, array: Any) -> int | None:
         """The device that its memory is on."""
@@ -53,7 +58,7 @@ class CupyArrays:
         return bool(array.flags.c_contiguous)
 
     def writeable(self, array: Any) -> bool:
-        """CuPy knows no read-only arrays."""
+        """Always: CuPy knows no read-only arrays."""
         return True
 
     def maker(self, forms: Sequence[Form], place: int | None) -> Maker:

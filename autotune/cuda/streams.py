@@ -24,11 +24,21 @@ def cupy_cuda() -> Any:
         ) from error
 
 
+def capture_check() -> Callable[[], bool]:
+    """A function that tells whether the current stream is recording a CUDA graph."""
+    cuda = cupy_cuda()
+    current, ask = cuda.get_current_stream, cuda.runtime.streamIsCapturing
+
+    def capturing() -> bool:
+        stream = current().ptr
+        return stream not in _LEGACY and bool(ask(stream))
+
+    return capturing
+
+
 def capturing() -> bool:
     """Whether the current stream is recording a CUDA graph."""
-    cuda = cupy_cuda()
-    stream = cuda.get_current_stream().ptr
-    return stream not in _LEGACY and bool(cuda.runtime.streamIsCapturing(stream))
+    return capture_check()()
 
 
 def refuse_during_capture(what: str) -> None:
