@@ -6,7 +6,8 @@ A campaign from scratch is run with its worker process; what is not spent inside
 the campaign's own (search, store, starting, messages). The same jobs are then done once more in
 this process, where every phase can be timed: preparing the problem (inputs and the float64
 reference), building (compiling and the first call), timing (warm-up, samples, eviction) and
-checking. Overhead is all but timing and building, as a share of the whole without building.
+checking. The candidate's own calls in the gate are measured apart: they are the candidate running.
+Overhead is all but timing, building and those calls, as a share of the whole without compiling.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 from common import write
 
+from autotune import verify
 from autotune.bench import CpuBench
 from autotune.campaign import Campaign, Settings, parse_budget
 from autotune.campaign.campaign import local_worker
@@ -68,8 +70,8 @@ class Watched:
         finally:
             self.compiling += time.perf_counter() - started
 
-    def close(self) -> None:
-        self.worker.close()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.worker, name)
 
 
 def phases(jobs: list[Job]) -> dict[str, float]:
@@ -82,11 +84,22 @@ def phases(jobs: list[Job]) -> dict[str, float]:
         spent[str(now[0])] += moment - float(now[1])
         now[:] = [phase, moment]
 
+    def run_once(executable: Any, buffers: Any, make_call: Any = None) -> Any:
+        def timed(call: Any) -> Any:
+            begun = time.perf_counter()
+            result = call()
+            spent["calls of the gate"] += time.perf_counter() - begun
+            return result
+
+        return original(executable, buffers, make_call or timed)
+
+    original, verify.run_once = verify.run_once, run_once
     session = Session(CpuBench(local_cpu()), say)
     for job in jobs:
         say("starting")
         measure(session, job)
     say("done")
+    verify.run_once = original
     return dict(spent)
 
 
@@ -110,7 +123,8 @@ def run(problem: Problem, options: Any) -> dict[str, Any]:
     inside = sum(outcome.wall_seconds for _, outcome in worker.jobs)
     again = phases([job for job, outcome in worker.jobs if outcome.samples])
     timing, building = again.get("timing", 0.0), again.get("building", 0.0)
-    checked = sum(again.values()) - timing - building
+    calls = again.pop("calls of the gate", 0.0)
+    checked = sum(again.values()) - timing - building - calls
     compiling = sum(outcome.compile_seconds or 0.0 for _, outcome in worker.jobs)
     own = wall - worker.seconds - worker.racing - worker.compiling
     messages = worker.seconds - inside
@@ -125,6 +139,7 @@ def run(problem: Problem, options: Any) -> dict[str, Any]:
         "compile_seconds": compiling,
         "compile_ahead_seconds": worker.compiling,
         "phases_again": again,
+        "calls_of_the_gate_seconds": calls,
         "overhead": (own + messages + checked) / (wall - worker.compiling - compiling),
     }
     print(f"{problem}: {result.tried} trials, overhead {100 * row['overhead']:.1f}%", flush=True)
