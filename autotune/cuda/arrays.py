@@ -19,10 +19,8 @@ def pointer(array: Any) -> int:
 
 def strides_in_elements(array: Any) -> tuple[int, ...]:
     """Strides of a CuPy array or a torch tensor, one per axis, in elements."""
-    stride = getattr(array, "stride", None)
-    if stride is not None:
-        return tuple(stride())
-    return _elements(array.strides, array.itemsize)
+    of_torch = getattr(array, "stride", None)
+    return _elements(array.strides, array.itemsize) if of_torch is None else tuple(of_torch())
 
 
 @lru_cache(maxsize=4096)

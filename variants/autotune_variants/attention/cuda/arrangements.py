@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,9 @@ _STORAGE = {"bfloat16": 1, "float16": 2}
 _TENSORS = ("q", "k", "v", "out", "grad_out", "grad_q", "grad_k", "grad_v")
 _SUMS = {"lse": "lse", "sum_q": "grad_q", "sum_k": "grad_k", "sum_v": "grad_v"}
 _POINTERS = ("a", "gs", "corrections", "scratch", "parts_k", "parts_v")
-_ARGUMENTS = struct.Struct("<72qd")
+_WORDS = 72  # pointers, strides and sizes; behind them stands the scale
+_SCALE = struct.Struct("<d")
+_LAYOUTS = 64  # of which the struct is kept, without the addresses
 
 
 class Step(IntFlag):
@@ -95,7 +99,7 @@ def arranged(
                 kernel.launcher(
                     grid=(blocks, 1, 1),
                     block=(config["block"], 1, 1),
-                    arguments=f"S{_ARGUMENTS.size}",
+                    arguments=f"S{8 * _WORDS + _SCALE.size}",
                 )
             )
 
@@ -116,18 +120,25 @@ def _packer(
     # Sums in the dtype of the result go straight into it.
     strided += [place.get(name, place.get(result)) for name, result in _SUMS.items()]
     plain = [place.get(name) for name in _POINTERS]
+    slots = [(5 * i, index) for i, index in enumerate(strided) if index is not None]
+    slots += [(5 * len(strided) + i, index) for i, index in enumerate(plain) if index is not None]
+    tensors = sorted({index for index in strided if index is not None})
     dims = [problem.sizes[dim] for dim in ("B", "H", "Hkv", "Nq", "Nk")]
     dims.append(config.get("splits", 1))
 
-    def pack(arguments: Sequence[Any]) -> bytes:
+    @lru_cache(maxsize=_LAYOUTS)
+    def without_addresses(*layout: tuple[int, ...]) -> array[int]:
         words: list[int] = []
+        strides_of = dict(zip(tensors, layout, strict=True))
         for index in strided:
-            if index is None:
-                words += (0, 0, 0, 0, 0)
-                continue
-            strides = strides_in_elements(arguments[index])
-            words += (pointer(arguments[index]), *strides, *(0,) * (4 - len(strides)))
-        words += (0 if index is None else pointer(arguments[index]) for index in plain)
-        return _ARGUMENTS.pack(*words, *dims, arguments[-1])
+            strides = () if index is None else strides_of[index]
+            words += (0, *strides, *(0,) * (4 - len(strides)))
+        return array("q", [*words, *(0 for _ in plain), *dims])
+
+    def pack(arguments: Sequence[Any]) -> bytes:
+        words = without_addresses(*[strides_in_elements(arguments[i]) for i in tensors])[:]
+        for slot, index in slots:
+            words[slot] = pointer(arguments[index])
+        return words.tobytes() + _SCALE.pack(arguments[-1])
 
     return pack
