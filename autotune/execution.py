@@ -163,17 +163,19 @@ def _with_pooled(call: Call, arrays: int, forms: tuple[Form, ...]) -> Call:
     Given back after the call, they are used again in the order of the stream. A CUDA graph that
     is being captured writes to them at each replay: those are kept.
     """
-    from autotune.cuda.streams import capturing
+    from autotune.cuda.streams import capture_check
 
+    capturing = capture_check()
     makers: dict[type, Maker] = {}
     kept: list[list[Any]] = []
 
     def run_with(*arguments: Any) -> Any:
-        kind = arguments[0].__class__
-        if kind not in makers:
+        make = makers.get(arguments[0].__class__)
+        if make is None:
             library = library_of(arguments[0])
-            makers[kind] = library.maker(forms, library.place(arguments[0]))
-        temporaries = makers[kind]()
+            make = library.maker(forms, library.place(arguments[0]))
+            makers[arguments[0].__class__] = make
+        temporaries = make()
         if capturing():
             kept.append(temporaries)
         return call(*arguments[:arrays], *temporaries, *arguments[arrays:])

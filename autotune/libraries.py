@@ -21,8 +21,11 @@ class Library(Protocol):
         """numpy, cupy or torch."""
         ...
 
-    def signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
-        """What tells calls apart: dtype and place of the first, shapes, contiguity."""
+    def signature(self, operation: Hashable, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
+        """What tells calls of an operation apart: dtype and place of the first, shapes, contiguity.
+
+        That arrays agree in the rest, the kernel checks. Flat: hashed faster than nested tuples.
+        """
         ...
 
     def place(self, array: Any) -> int | None:
@@ -58,25 +61,18 @@ class Library(Protocol):
         ...
 
 
-def flat_signature(parts: list[Hashable], arrays: Sequence[Any]) -> tuple[Hashable, ...]:
-    """Shapes and contiguity of arrays with NumPy's attributes, behind some parts.
-
-    A flat tuple is hashed a third faster than nested ones.
-    """
-    for array in arrays:
-        parts.append(array.shape)
-        parts.append(array.flags.c_contiguous)
-    return tuple(parts)
-
-
 class NumpyArrays:
     """NumPy's arrays, in the host's memory."""
 
     name = "numpy"
 
-    def signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
+    def signature(self, operation: Hashable, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
         """Without a place: there is one host."""
-        return flat_signature([arrays[0].dtype], arrays)
+        parts: list[Hashable] = [operation, arrays[0].dtype]
+        for array in arrays:
+            parts.append(array.shape)
+            parts.append(array.flags.c_contiguous)
+        return tuple(parts)
 
     def place(self, array: Any) -> int | None:
         """Always the host's memory."""

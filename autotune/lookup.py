@@ -44,8 +44,10 @@ def dispatch(
         NoPolicyError: `strict` and nothing tuned applies.
     """
     try:
-        if spec[0].__class__ is not tuple:
-            return _hits[_arrays_key(operation, spec, options)]
+        kind = spec[0].__class__
+        if kind is not tuple:
+            key = known[kind].signature(operation, spec)
+            return _hits[(key, *options, *options.values()) if options else key]
         if options:
             return _hits[operation, spec, dtype, *options, *options.values()]
         return _hits[operation, spec, dtype]
@@ -58,20 +60,13 @@ def _miss(operation: Any, spec: tuple[Any, ...], dtype: Any, options: dict[str, 
 
     if spec and hasattr(spec[0], "dtype"):
         kernel = server().kernel_for_arrays(operation, spec, options)
-        key = _arrays_key(operation, spec, options)
+        key = known[spec[0].__class__].signature(operation, spec)
+        key = (key, *options, *options.values()) if options else key
     else:
         kernel = server().kernel(operation, spec, dtype, options)
         key = (operation, spec, dtype, *options, *options.values())
     _remember(key, kernel)
     return kernel
-
-
-def _arrays_key(operation: Any, arrays: Any, options: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells calls with arrays apart; that they agree in the rest, the kernel checks."""
-    signature = known[arrays[0].__class__].signature(arrays)
-    if options:
-        return (operation, signature, *options, *options.values())
-    return (operation, signature)
 
 
 def _remember(key: Any, kernel: Kernel) -> None:

@@ -25,10 +25,13 @@ def test_numpys_arrays_and_their_kinds_are_numpys(tmp_path: Any) -> None:
 
 
 def test_signatures_tell_dtype_shape_and_contiguity_apart() -> None:
-    signature = NumpyArrays().signature
+    def signature(arrays: list[np.ndarray]) -> object:
+        return NumpyArrays().signature("operation", arrays)
+
     x = np.ones((4, 4), np.float32)
     same = {signature([x, x]), signature([x.copy(), x.copy()]), signature([x.copy(), x])}
     assert len(same) == 1
+    assert same != {NumpyArrays().signature("other", [x, x])}
     others = [[x, x.T[::-1]], [x, x[:2]], [x.astype("f8"), x], [x, x, x]]
     assert len({*same, *map(signature, others)}) == 1 + len(others)
 

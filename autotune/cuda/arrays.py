@@ -33,9 +33,9 @@ class CupyArrays:
 
     name = "cupy"
 
-    def signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
+    def signature(self, operation: Hashable, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
         """With the device of the first; that the others are there too, the kernel checks."""
-        parts: list[Hashable] = [arrays[0].dtype, arrays[0].data.device_id]
+        parts: list[Hashable] = [operation, arrays[0].dtype, arrays[0].data.device_id]
         for array in arrays:
             parts.append(array.shape)
             parts.append(array._c_contiguous)  # `flags` would build an object for it

@@ -19,11 +19,14 @@ class TorchTensors:
     def __init__(self) -> None:
         self._torch: Any = import_module("torch")
 
-    def signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
+    def signature(self, operation: Hashable, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
         """With the device of the first; that the others are there too, the kernel checks."""
         first = arrays[0]
-        parts = [(tensor.shape, tensor.is_contiguous()) for tensor in arrays]
-        return (first.dtype, first.device, *parts)
+        parts: list[Hashable] = [operation, first.dtype, first.device]
+        for tensor in arrays:
+            parts.append(tensor.shape)
+            parts.append(tensor.is_contiguous())
+        return tuple(parts)
 
     def place(self, array: Any) -> int | None:
         """By its device; only cpu and cuda have kernels."""

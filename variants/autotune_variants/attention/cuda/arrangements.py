@@ -7,7 +7,6 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from autotune.model.expression import evaluate
 from autotune.model.traits import values
 
 Run = Callable[..., None]
+Layout = tuple[tuple[int, ...], ...]  # strides in elements; None: every tensor is packed
 Macros = dict[str, int | float | str | bool]
 
 _HERE = Path(__file__).parent
@@ -126,17 +126,25 @@ def _packer(
     dims = [problem.sizes[dim] for dim in ("B", "H", "Hkv", "Nq", "Nk")]
     dims.append(config.get("splits", 1))
 
-    @lru_cache(maxsize=_LAYOUTS)
-    def without_addresses(*layout: tuple[int, ...]) -> array[int]:
+    known: dict[Layout | None, array[int]] = {}
+
+    def without_addresses(arguments: Sequence[Any], layout: Layout | None) -> array[int]:
         words: list[int] = []
-        strides_of = dict(zip(tensors, layout, strict=True))
         for index in strided:
-            strides = () if index is None else strides_of[index]
+            strides = () if index is None else strides_in_elements(arguments[index])
             words += (0, *strides, *(0,) * (4 - len(strides)))
-        return array("q", [*words, *(0 for _ in plain), *dims])
+        if len(known) >= _LAYOUTS:
+            known.clear()
+        known[layout] = found = array("q", [*words, *(0 for _ in plain), *dims])
+        return found
 
     def pack(arguments: Sequence[Any]) -> bytes:
-        words = without_addresses(*[strides_in_elements(arguments[i]) for i in tensors])[:]
+        try:
+            packed = False not in [arguments[index]._c_contiguous for index in tensors]
+        except AttributeError:  # torch's tensors tell their strides as fast
+            packed = False
+        layout = None if packed else tuple([strides_in_elements(arguments[i]) for i in tensors])
+        words = (known.get(layout) or without_addresses(arguments, layout))[:]
         for slot, index in slots:
             words[slot] = pointer(arguments[index])
         return words.tobytes() + _SCALE.pack(arguments[-1])
