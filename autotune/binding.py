@@ -30,9 +30,9 @@ class Binding:
     `read` gives what `forms` holds for each input and `outputs` for each fresh output: class,
     shape, dtype. `takes` has the forms of inputs and given outputs, by how many outputs are given:
     none, all but the residuals, or all. `make` makes the fresh outputs, `make_residuals` those of
-    them that are residuals. `writeable` is None where no array is read-only. `around` gives the
-    context that a call needs, if any. `recording` tells whether a CUDA graph is being captured,
-    which keeps no memory alive.
+    them that are residuals, which `hidden` marks. `writeable` is None where no array is
+    read-only. `around` gives the context that a call needs, if any. `recording` tells whether a
+    CUDA graph is being captured, which keeps no memory alive.
     """
 
     library: Library
@@ -43,6 +43,7 @@ class Binding:
     takes: Mapping[int, tuple[Any, ...]]
     make: Maker
     make_residuals: Maker
+    hidden: tuple[bool, ...]
     writeable: Callable[[Any], bool] | None = None
     around: Around | None = None
     recording: Callable[[], bool] | None = None
@@ -93,6 +94,7 @@ def _bound(problem: Problem, library: Library, kind: type, place: int | None) ->
         takes={len(given): forms([*inputs, *given]) for given in ([], shown, outputs)},
         make=library.maker(outputs, place),
         make_residuals=library.maker(hidden, place),
+        hidden=tuple(each in residuals for each in operation.fresh_outputs),
         writeable=library.writeable if place is None else None,
         around=around,
         recording=recording,

@@ -134,12 +134,19 @@ class Kernel:
         values = self.problem.scalars(self._named_scalars(scalars)) if scalars else self._scalars
         if workspace is not None:
             self._layout().check(binding.library, workspace, self.operation)
+        call = self._call if workspace is None else None  # read once: other threads may set it
         context = None if binding.around is None else binding.around()
-        if context is None:
-            results = self._run(binding, inputs, given, values, workspace)
-        else:
+        if context is not None:
             with context:
                 results = self._run(binding, inputs, given, values, workspace)
+        elif call is None or len(given) != len(binding.outputs):
+            results = self._run(binding, inputs, given, values, workspace)
+        else:
+            results = given
+            try:
+                call(*inputs, *given, *values)
+            except Exception as error:
+                results = self._run_next_best(error, binding, inputs, given, values)
         if self._only is not None and not residuals:
             return results[self._only]
         return self._several(results, residuals)
@@ -160,8 +167,6 @@ class Kernel:
                 return self._run_in_general(binding, inputs, outputs, values, workspace)
             call(*inputs, *outputs, *values)
             return outputs
-        except _NOBODYS_FAULT:
-            raise
         except Exception as error:
             return self._run_next_best(error, binding, inputs, outputs, values)
 
@@ -195,12 +200,8 @@ class Kernel:
             self._kept.append(made)
         if not given:
             return made
-        parts, hidden = iter(given), iter(made)
-        operation = self.problem.operation
-        return [
-            next(hidden if tensor.name in operation.residuals else parts)
-            for tensor in operation.fresh_outputs
-        ]
+        parts, residuals = iter(given), iter(made)
+        return [next(residuals if hidden else parts) for hidden in binding.hidden]
 
     def _use(self, served: Served, binding: Binding) -> None:
         """From now on call this one; directly, where its outputs are just what it is given."""
@@ -263,8 +264,9 @@ class Kernel:
         values: tuple[float, ...],
     ) -> Any:
         """Quarantine the failed variant and let the next best serve the call."""
-        if self.problem.operation.updated:
-            raise error  # the inputs may be half updated; a second run would not be the same call
+        # Inputs that are updated may be half updated; a second run would not be the same call.
+        if isinstance(error, _NOBODYS_FAULT) or self.problem.operation.updated:
+            raise error
         while True:
             self.served = self._serve_next(self.variant, error)
             self._executable = self._call = None
