@@ -105,6 +105,45 @@ def test_a_read_only_output_is_the_callers_mistake_and_costs_no_variant(bench) -
     assert kernel.variant == before
 
 
+def test_every_call_is_checked_also_after_one_that_fitted(bench) -> None:
+    kernel = dispatch(bench.operation, (3, 8))
+    x, y = bench.arrays()
+    total, peak = kernel(x, y, residuals=True)
+    for _ in range(2):
+        kernel(x, y, out=(total, peak))
+        kernel(x, y, out=total)
+        with pytest.raises(ShapeError, match="takes 2 arrays"):
+            kernel(x, out=y)
+        with pytest.raises(ShapeError, match="takes 2 arrays"):
+            kernel(x, y, total, out=peak)
+        with pytest.raises(ShapeError, match="out takes total, peak; got 3 arrays"):
+            kernel(x, y, out=(total, peak, total))
+        with pytest.raises(ShapeError, match=r"peak\[M\] must be float32 \(3,\)"):
+            kernel(x, y, out=(total, total))
+        for flags in (total.flags, peak.flags):
+            flags.writeable = False
+            with pytest.raises(ShapeError, match="read-only"):
+                kernel(x, y, out=(total, peak))
+            flags.writeable = True
+
+
+def test_a_variant_that_fails_on_given_outputs_is_set_aside(bench) -> None:
+    bench.keep((3, 8), {"plain": 1e-6})
+    kernel = dispatch(bench.operation, (3, 8))
+    x, y = bench.arrays()
+    total, peak = kernel(x, y, residuals=True)
+    assert kernel.variant == "plain"
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("broke at a later call")
+
+    kernel._call = broken
+    total[...] = 0
+    assert kernel(x, y, out=(total, peak)) is total
+    assert kernel.variant != "plain"
+    np.testing.assert_allclose(total, 8 * (x + y), rtol=1e-6)
+
+
 def test_a_strict_kernel_stays_strict_when_its_variant_fails(bench) -> None:
     bench.keep((3, 8), {"breaks": 1e-6})
     kernel = dispatch(bench.operation, (3, 8), strict=True)
