@@ -139,14 +139,15 @@ class Kernel:
         if context is not None:
             with context:
                 results = self._run(binding, inputs, given, values, workspace)
-        elif call is None or len(given) != len(binding.outputs):
+        elif call is None:
             results = self._run(binding, inputs, given, values, workspace)
         else:
-            results = given
+            complete = len(given) == len(binding.outputs)
+            results = given if complete else self._with_made(binding, given)
             try:
-                call(*inputs, *given, *values)
+                call(*inputs, *results, *values)
             except Exception as error:
-                results = self._run_next_best(error, binding, inputs, given, values)
+                results = self._run_next_best(error, binding, inputs, results, values)
         if self._only is not None and not residuals:
             return results[self._only]
         return self._several(results, residuals)
