@@ -63,6 +63,11 @@ class Executable:
             return self._outputs(arguments)
         return self._call_returning(call, arguments)
 
+    @property
+    def thread_settings(self) -> ThreadSettings | None:
+        """What its threads run with; None when it has no say in that."""
+        return self._scope.settings if self._scope is not None else None
+
     def thread_record(self) -> ThreadRecord | None:
         """Where its threads run, by asking them; None when it has no say in that."""
         return self._scope.record() if self._scope is not None else None

@@ -108,7 +108,7 @@ def _timed(
     """Time a candidate that has passed, then check once more what its last call left."""
     session.say("timing")
     session.bench.settle()
-    gc.collect()
+    gc.collect(1)  # a full one walks all of numba's and LLVM's objects
     gc.disable()
     try:
         timer = session.timer(gate, executable, job.mode)
@@ -194,7 +194,7 @@ def _circumstances(
     }
     if attempt.reasons:
         found["disturbed"] = list(attempt.reasons)
-    record = executable.thread_record()
+    record = session.thread_record(executable)
     if record is not None:
         found["threads"] = record.threads
         found["cpus"] = list(record.asked or record.used)

@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune.bench import Bench, Timer
 from autotune.compiled import kept_for, use_of
+from autotune.device.threads import ThreadRecord, ThreadSettings
 from autotune.errors import AutotuneError
 from autotune.execution import Executable
 from autotune.inputs import Buffers, make_buffers
@@ -46,6 +47,7 @@ class Session:
         self.entrant: int | None = None
         self._report = report
         self._suspect = False
+        self._records: dict[ThreadSettings, ThreadRecord | None] = {}
         self._noted: set[str] = set()
         self._unchecked: Buffers | None = None
         self.futile_retries = 0
@@ -110,6 +112,15 @@ class Session:
             verdict = gate.check(executable, timed)
             self._suspect = not verdict.passed
             return Built(executable, verdict, build + compiling(), first)
+
+    def thread_record(self, executable: Executable) -> ThreadRecord | None:
+        """Where a candidate's threads run; asked once for each setting, which takes a while."""
+        settings = executable.thread_settings
+        if settings is None:
+            return None
+        if settings not in self._records:
+            self._records[settings] = executable.thread_record()
+        return self._records[settings]
 
     def timer(self, gate: Gate, executable: Executable, mode: Mode) -> Timer:
         """Takes samples of a candidate on the gate's arrays, in a mode."""
