@@ -49,8 +49,9 @@ def expected_outputs(buffers: Buffers) -> tuple[Expected, ...]:
     problem's dtype, relative to the output's magnitude, as attention test suites have it.
     In float64 the reference is itself such an implementation, and comparing it with itself shows
     no error. There the plain implementation runs in float32, its error is scaled by the ratio of
-    the two roundings (errors are proportional to it), and one error more is allowed for the
-    reference's own.
+    the two roundings (errors are proportional to it), and two errors more are allowed: one for the
+    reference's own, one because the estimate is a single draw of another computation's largest
+    error (a chain of 8192 atomic additions was seen 2% above the bound without it).
     """
     problem = buffers.problem
     operation = problem.operation
@@ -66,7 +67,7 @@ def expected_outputs(buffers: Buffers) -> tuple[Expected, ...]:
             raise GateError(f"the reference of {operation.name} gives NaN in {tensor.name}.")
         magnitude = _magnitude(exact)
         unavoidable = scale * _plain_error(rounded, exact, magnitude)
-        factor = operation.tolerance.get(tensor.name, FACTOR) + (1.0 if double else 0.0)
+        factor = operation.tolerance.get(tensor.name, FACTOR) + (2.0 if double else 0.0)
         if not is_floating(dtype):
             unavoidable = 0.0
         ulps = FLOOR_ULPS if dtype.itemsize > 2 else SHORT_FLOOR_ULPS

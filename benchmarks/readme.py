@@ -1,4 +1,4 @@
-"""Writes the README's figures from the result files, so that none is typed by hand.
+"""Writes the figures of README and docs from the result files, so that none is typed by hand.
 
 python benchmarks/readme.py
 """
@@ -110,6 +110,40 @@ def regret() -> list[str]:
     ]
 
 
+def study() -> list[str]:
+    """The study's arrangements in device time: milliseconds by N and level, and ratios."""
+    document = load("study_gpu")
+    if document is None:
+        return []
+    rows = document["rows"]
+    lines = [f"Milliseconds ({document['gpu_label']}, {document['circumstances']['date'][:10]};"]
+    lines += ["`benchmarks/results/study_gpu.json`, with intervals and configs):", ""]
+    lines.append("| arrangement | level | " + " | ".join(f"N={row['N']}" for row in rows) + " |")
+    lines.append("|---|---|" + "---|" * len(rows))
+    labels = dict.fromkeys(label for row in rows for label in row["forms"])
+    for label in labels:
+        name, level = label.split(", ")
+        cells = [
+            f"{row['forms'][label]['ms']:.3g}" if label in row["forms"] else "-" for row in rows
+        ]
+        lines.append(f"| {name} | {level} | " + " | ".join(cells) + " |")
+    lines += ["", "| ratio | level | " + " | ".join(f"N={row['N']}" for row in rows) + " |"]
+    lines.append("|---|---|" + "---|" * len(rows))
+    for level in ("study", "on chip", "tiled"):
+        for one, other in (("separate", "v3"), ("separate", "v2"), ("v4", "v3")):
+            cells = [_ratio(row["forms"], f"{one}, {level}", f"{other}, {level}") for row in rows]
+            lines.append(f"| {one} / {other} | {level} | " + " | ".join(cells) + " |")
+    few = ", ".join(f"{row['rounds']} at N={row['N']}" for row in rows if row["rounds"] < 6)
+    lines += ["", f"Seven rounds or more, but {few}: too few for an interval."] if few else []
+    return lines
+
+
+def _ratio(forms: dict[str, Any], one: str, other: str) -> str:
+    if one not in forms or other not in forms:
+        return "-"
+    return f"{forms[one]['ms'] / forms[other]['ms']:.2f}"
+
+
 def main() -> None:
     figures = [
         *attention("attention_cpu_16"),
@@ -125,7 +159,9 @@ def main() -> None:
     if shown.is_file():
         text = between(text, "show", f"```\n{shown.read_text().rstrip()}\n```")
     README.write_text(text)
-    print(f"wrote {README}")
+    page = RESULTS.parents[1] / "docs" / "study_on_an_h200.md"
+    page.write_text(between(page.read_text(), "study", "\n".join(study())))
+    print(f"wrote {README} and {page}")
 
 
 def between(text: str, name: str, content: str) -> str:
