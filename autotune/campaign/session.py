@@ -62,7 +62,7 @@ class Settings:
 
     def race_seconds(self, share: float) -> float:
         """The part of a problem's share that is kept for its race."""
-        return min(max(0.15 * share, 0.3), 10.0)
+        return min(max(0.2 * share, 0.3), 10.0)
 
 
 @dataclass(slots=True)
