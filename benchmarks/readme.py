@@ -94,6 +94,22 @@ def dispatch() -> list[str]:
     return [*lines, ""]
 
 
+def gpu_dispatch() -> list[str]:
+    """Host time of a launch through dispatch, beside a bare one."""
+    document = load("gpu_dispatch")
+    if document is None:
+        return []
+    wanted = (
+        *("bare CuPy RawKernel", "kernel(x, out=y)", "dispatch(scale, x)(x, out=y)"),
+        *("dispatch(scale, x)(x)", "torch: torch.mul(x, 2, out=y)"),
+    )
+    rows = {row["what"].strip(): row for row in document["rows"]}
+    lines = [f"Host time of one launch on an {document['gpu']} ({where(document)};"]
+    lines += ["`benchmarks/results/gpu_dispatch.json`):", "", "| what | median |", "|---|---|"]
+    lines += [f"| {what} | {rows[what]['median_us']:.2f} us |" for what in wanted if what in rows]
+    return [*lines, ""]
+
+
 def regret() -> list[str]:
     """Mean regret on sizes that were not tuned."""
     document = load("regret")
@@ -151,6 +167,7 @@ def main() -> None:
         *decode("decode_cpu_16"),
         *decode("decode_cpu"),
         *dispatch(),
+        *gpu_dispatch(),
         *regret(),
     ]
     text = README.read_text()
