@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from autotune.arrays import Array, empty_aligned
 
-_PIECE = 16 << 20
+_PIECE = 1 << 20
 
 
 class Memory(Protocol):
