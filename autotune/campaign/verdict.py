@@ -19,6 +19,8 @@ from autotune_policies import Choice, Policy, Race, Rules, Subject, build_policy
 from autotune_tuning_db import utc_now
 
 HEAT_ROUNDS, FINAL_ROUNDS = 24, 200
+FINAL_SHARE = 0.7
+"""Of the time for racing; the rest is for the heat."""
 
 
 def leaders(choices: Sequence[Choice], settings: Settings) -> list[Choice]:
@@ -146,7 +148,8 @@ class _Track:
             seed=settings.seed,
             band=settings.band,
             max_rounds=FINAL_ROUNDS if final else HEAT_ROUNDS,
-            budget=settings.race_seconds(self.share) * (1.0 if final else 0.5),
+            budget=settings.race_seconds(self.share)
+            * (FINAL_SHARE if final else 1.0 - FINAL_SHARE),
             time_limit=2.0 * settings.time_limit,
         )
 
