@@ -66,6 +66,13 @@ __device__ __forceinline__ void negate_tile(unsigned tile, int bytes) {
   }
 }
 
+// Over the four lanes that hold a row of a product.
+template <typename R>
+__device__ __forceinline__ R quad_sum(R x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
 __device__ __forceinline__ float exp2_fast(float x) {
   float value;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));

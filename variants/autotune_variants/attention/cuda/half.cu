@@ -1,22 +1,6 @@
 // Entry points of bfloat16 and float16 attention on warpgroup products (sm_90a).
 #include "half_backward.cuh"
-
-#define ENTRY extern "C" __global__ void __launch_bounds__(kThreads, 1)
-extern __shared__ __align__(1024) char shared[];
-
-#ifdef FORWARD_SHARED
-static_assert(kForwardBytes == FORWARD_SHARED, "shared memory of the forward");
-#endif
-#ifdef COLUMN_SHARED
-static_assert(kBackwardBytes == COLUMN_SHARED, "shared memory of the column pass");
-#endif
-
-ENTRY forward(const Args a) { forward_rows<false>(a, blockIdx.x, shared); }
-
-// Forward of a training step: also writes shift and delta, and zeros the sums of gq.
-ENTRY forward_train(const Args a) { forward_rows<true>(a, blockIdx.x, shared); }
-
-ENTRY backward_columns(const Args a) { column_pass(a, blockIdx.x, shared); }
+#include "wgmma_entries.cuh"
 
 // shift from lse, and delta[b, h, n] = sum over d of grad_out * out, one warp a row; zeros the sums of gq.
 extern "C" __global__ void prepare(const Args a) {

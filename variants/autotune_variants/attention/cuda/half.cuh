@@ -63,23 +63,6 @@ __device__ __forceinline__ void negate_owned(unsigned tile, double scale) {
   negate_tile<2, kThreads>(tile, kOwned * kDim * 2);
 }
 
-template <int Count>
-__device__ __forceinline__ void load_vector(unsigned to, const float* from, i64 first, i64 limit) {
-  if (threadIdx.x < Count) {
-    const bool inside = first + threadIdx.x < limit;
-    copy_async_small<4>(to + threadIdx.x * 4, inside ? from + first + threadIdx.x : from, inside ? 4 : 0);
-  }
-}
-
-__device__ __forceinline__ float quad_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-}
-__device__ __forceinline__ float quad_sum(float x) {
-  x += __shfl_xor_sync(~0u, x, 1);
-  return x + __shfl_xor_sync(~0u, x, 2);
-}
-
 // s = A B^T over the head dimension: 64 rows of one tile and N rows of another.
 template <int Sums, int RowsA, int RowsB>
 __device__ __forceinline__ void scores(float (&s)[Sums], unsigned a, unsigned b) {

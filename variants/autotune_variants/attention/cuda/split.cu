@@ -1,8 +1,6 @@
 // Entry points of float32 attention on split float16 operands (sm_90a): measure, split, then forward and backward.
 #include "split_backward.cuh"
-
-#define ENTRY extern "C" __global__ void __launch_bounds__(kThreads, 1)
-extern __shared__ __align__(1024) char shared[];
+#include "wgmma_entries.cuh"
 
 // Which part of which head of which tensor a block of measure or split works on: kParts blocks a head.
 struct Piece {
@@ -62,20 +60,6 @@ ENTRY split(const Args a) {
         pack(first - unpack(static_cast<unsigned short>(high)), second - unpack(static_cast<unsigned short>(high >> 16)));
   }
 }
-
-#ifdef FORWARD_SHARED
-static_assert(kForwardBytes == FORWARD_SHARED, "shared memory of the forward");
-#endif
-#ifdef COLUMN_SHARED
-static_assert(kBackwardBytes == COLUMN_SHARED, "shared memory of the column pass");
-#endif
-
-ENTRY forward(const Args a) { forward_rows<false>(a, blockIdx.x, shared); }
-
-// Forward of a training step: also writes delta and zeros gq.
-ENTRY forward_train(const Args a) { forward_rows<true>(a, blockIdx.x, shared); }
-
-ENTRY backward_columns(const Args a) { column_pass(a, blockIdx.x, shared); }
 
 // delta[b, h, n] = sum over d of grad_out * out, one warp a row; shift and inverse from lse; zeros in gq.
 extern "C" __global__ void prepare(const Args a) {

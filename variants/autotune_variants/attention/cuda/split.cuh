@@ -81,23 +81,6 @@ __device__ __forceinline__ void load_tiles(unsigned tile, const Half* head, i64 
   }
 }
 
-template <int Count>
-__device__ __forceinline__ void load_vector(unsigned to, const float* from, i64 first, i64 limit) {
-  if (threadIdx.x < Count) {
-    const bool inside = first + threadIdx.x < limit;
-    copy_async_small<4>(to + threadIdx.x * 4, inside ? from + first + threadIdx.x : from, inside ? 4 : 0);
-  }
-}
-
-__device__ __forceinline__ float quad_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-}
-__device__ __forceinline__ float quad_sum(float x) {
-  x += __shfl_xor_sync(~0u, x, 1);
-  return x + __shfl_xor_sync(~0u, x, 2);
-}
-
 // From a product of scaled rows to the exponent of two.
 __device__ __forceinline__ float score_factor(const Args& a, const Range& query, const Range& key) {
   return fmaxf(exponent_factor(a.scale, 0.0f) * power(-query.shift) * power(-key.shift), 1e-37f);

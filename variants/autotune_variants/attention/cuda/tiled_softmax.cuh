@@ -107,9 +107,3 @@ __device__ __forceinline__ R quad_max(R x) {
   x = larger(x, __shfl_xor_sync(~0u, x, 1));
   return larger(x, __shfl_xor_sync(~0u, x, 2));
 }
-
-template <typename R>
-__device__ __forceinline__ R quad_sum(R x) {
-  x += __shfl_xor_sync(~0u, x, 1);
-  return x + __shfl_xor_sync(~0u, x, 2);
-}

@@ -77,3 +77,18 @@ __device__ __forceinline__ float unpack(unsigned short x) {
   return __uint_as_float(static_cast<unsigned>(x) << 16);
 #endif
 }
+
+// Values of a contiguous vector from `first` on, one a thread; from `limit` on zero.
+template <int Count>
+__device__ __forceinline__ void load_vector(unsigned to, const float* from, i64 first, i64 limit) {
+  if (threadIdx.x < Count) {
+    const bool inside = first + threadIdx.x < limit;
+    copy_async_small<4>(to + threadIdx.x * 4, inside ? from + first + threadIdx.x : from, inside ? 4 : 0);
+  }
+}
+
+// Over the four lanes that hold a row.
+__device__ __forceinline__ float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
