@@ -62,7 +62,7 @@ class Library(Protocol):
 
 
 class NumpyArrays:
-    """NumPy's arrays, in the host's memory."""
+    """NumPy's arrays, in the host's memory; CuPy's have the same methods on a GPU."""
 
     name = "numpy"
 
@@ -123,7 +123,7 @@ def made_by(empty: Callable[[Any, Any], Any], forms: list[tuple[Any, Any]]) -> M
 
 
 def carved(workspace: Any, offset: int, shape: tuple[int, ...], dtype: Any) -> Any:
-    """A view of bytes as an array; NumPy's and CuPy's have the same methods for it."""
+    """A view of bytes as an array; all three libraries have the same methods for it."""
     import math
 
     stop = offset + math.prod(shape) * dtype.itemsize

@@ -12,7 +12,8 @@ from autotune_policies import Snapshot, load_shipped, snapshot_of
 from autotune_tuning_db import StoreError
 
 if TYPE_CHECKING:
-    from autotune_tuning_db import Store
+    from autotune.device import Device
+    from autotune_tuning_db import DeviceRow, Store
 
 log = logging.getLogger("autotune")
 
@@ -33,6 +34,13 @@ def open_tuning_db(*, readonly: bool = False) -> Store:
         return open_store(settings().database, readonly=readonly)
     except StoreError as error:
         raise StoreUnavailableError(_with_remedy(error)) from error
+
+
+def device_row(device: Device) -> DeviceRow:
+    """A device as the database keeps it."""
+    from autotune_tuning_db import DeviceRow
+
+    return DeviceRow(device.identity, device.kind, device.family, device.label, device.facts)
 
 
 def _with_remedy(error: StoreError) -> str:

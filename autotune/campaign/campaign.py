@@ -26,8 +26,8 @@ from autotune.lock import device_lock
 from autotune.model.problem import Problem
 from autotune.modes import require_mode
 from autotune.registry import registry
-from autotune.store import open_tuning_db
-from autotune_tuning_db import DeviceRow, Store, StoreError
+from autotune.store import device_row, open_tuning_db
+from autotune_tuning_db import Store, StoreError
 
 _NAMED = 8
 _AHEAD = 8
@@ -137,9 +137,7 @@ class Campaign:
         from autotune.fingerprint import toolchain
 
         device, settings = self.device, self.settings
-        store.add_device(
-            DeviceRow(device.identity, device.kind, device.family, device.label, device.facts)
-        )
+        store.add_device(device_row(device))
         described = {
             "budget": settings.budget,
             "mode": settings.mode,

@@ -18,8 +18,8 @@ from autotune.registry import registry
 from autotune.report.profile import profile_blocks, profile_document
 from autotune.serving import server
 from autotune.settings import settings
-from autotune.store import open_tuning_db
-from autotune_tuning_db import DeviceRow, TrialRow, utc_now
+from autotune.store import device_row, open_tuning_db
+from autotune_tuning_db import TrialRow, utc_now
 
 
 def run(
@@ -71,9 +71,7 @@ def _keep(problem: Problem, device: Device, candidate: Candidate, found: Profile
     """A row of stage "profile"; its time is the profiler's and serves no policy."""
     variant = registry.variant(problem.operation, candidate.variant)
     with open_tuning_db() as store:
-        store.add_device(
-            DeviceRow(device.identity, device.kind, device.family, device.label, device.facts)
-        )
+        store.add_device(device_row(device))
         campaign = store.start_campaign(device.identity, {"command": "profile"})
         store.add_trial(
             TrialRow(

@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from autotune.libraries import Form, Maker, carved, made_by
+from autotune.libraries import Form, Maker, NumpyArrays, made_by
 
 
 def pointer(array: Any) -> int:
@@ -28,8 +28,8 @@ def _elements(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple([stride // itemsize for stride in strides])
 
 
-class CupyArrays:
-    """CuPy's arrays, on the device that they were made on."""
+class CupyArrays(NumpyArrays):
+    """CuPy's arrays, on the device that they were made on; the rest is as with NumPy's."""
 
     name = "cupy"
 
@@ -45,16 +45,6 @@ class CupyArrays:
         """The device that its memory is on."""
         return int(array.data.device_id)
 
-    def dtype(self, name: str) -> Any:
-        """A numpy.dtype; bfloat16 needs ml_dtypes."""
-        from autotune.arrays import array_dtype
-
-        return array_dtype(name)
-
-    def packed(self, array: Any) -> bool:
-        """By its flags."""
-        return bool(array.flags.c_contiguous)
-
     def writeable(self, array: Any) -> bool:
         """Always: CuPy knows no read-only arrays."""
         return True
@@ -63,15 +53,3 @@ class CupyArrays:
         """From CuPy's current allocator, on the current device and stream."""
         new: Any = import_module("cupy").ndarray
         return made_by(new, [(shape, self.dtype(name)) for shape, name in forms])
-
-    def carve(self, workspace: Any, offset: int, form: Form) -> Any:
-        """A view."""
-        return carved(workspace, offset, form[0], self.dtype(form[1]))
-
-    def widened(self, array: Any) -> Any:
-        """A float64 copy on the device."""
-        return array.astype("float64")
-
-    def store(self, target: Any, values: Any) -> None:
-        """By assignment, on the device."""
-        target[...] = values

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
 from importlib import import_module
 from typing import Any
 
 from autotune.errors import ShapeError
-from autotune.libraries import Form, Maker
+from autotune.libraries import Form, Maker, carved
 
 
 class TorchTensors:
@@ -56,9 +55,7 @@ class TorchTensors:
 
     def carve(self, workspace: Any, offset: int, form: Form) -> Any:
         """A view."""
-        shape, dtype = form[0], self.dtype(form[1])
-        stop = offset + math.prod(shape) * dtype.itemsize
-        return workspace[offset:stop].view(dtype).reshape(shape)
+        return carved(workspace, offset, form[0], self.dtype(form[1]))
 
     def widened(self, array: Any) -> Any:
         """A float64 copy as a CuPy array on the same device."""

@@ -6,8 +6,9 @@ import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
+from autotune.device.nvml import read_nvml
+from autotune.device.toolkit import release
 from autotune.errors import AutotuneError
 
 _PROC = Path("/proc/driver/nvidia/version")
@@ -41,7 +42,7 @@ def _runtime() -> str:
         number = int(import_module("cupy").cuda.runtime.runtimeGetVersion())
     except Exception:
         return ""
-    return f"{number // 1000}.{number % 1000 // 10}"
+    return release(number)
 
 
 def driver() -> str:
@@ -52,10 +53,4 @@ def driver() -> str:
             return found[1]
     except OSError:
         pass
-    try:
-        nvml: Any = import_module("pynvml")
-        nvml.nvmlInit()
-        release = nvml.nvmlSystemGetDriverVersion()
-        return release.decode() if isinstance(release, bytes) else str(release)
-    except Exception:
-        return ""
+    return read_nvml(()).driver

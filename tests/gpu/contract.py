@@ -149,6 +149,15 @@ def candidates(
                 yield Candidate(operation.name, variant.name, dtype, case, seed)
 
 
+def large_magnitudes(prefixes: tuple[str, ...]) -> list[Candidate]:
+    """Every variant so called, in each of its dtypes on the large magnitudes of that dtype."""
+    return [
+        Candidate(each.operation, each.variant, dtype, magnitudes(dtype))
+        for each in candidates((REPEATED,), prefixes)
+        for dtype in each.declared.dtypes
+    ]
+
+
 def compile_candidate(candidate: Candidate, device: Any) -> None:
     """Have its kernels on disk; a failure shows when the test runs."""
     config = candidate.config(device)

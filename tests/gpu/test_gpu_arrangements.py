@@ -16,7 +16,7 @@ from contract import (
     candidates,
     check,
     check_repeats,
-    magnitudes,
+    large_magnitudes,
 )
 
 from autotune import model
@@ -36,15 +36,6 @@ WIDTHS = (
     Case((("B", 1), ("H", 2), ("Nq", 9), ("Nk", 70), ("D", 0), ("Dv", 5)), layout="strided"),
     Case((("B", 1), ("H", 4), ("Hkv", 2), ("Nq", 12), ("Nk", 9), ("D", 300), ("Dv", 17))),
 )
-
-
-def _large() -> list[Candidate]:
-    """Every variant in each of its dtypes on the large magnitudes of that dtype."""
-    return [
-        Candidate(each.operation, each.variant, dtype, magnitudes(dtype))
-        for each in candidates((REPEATED,), ARRANGED)
-        for dtype in each.declared.dtypes
-    ]
 
 
 @pytest.mark.parametrize("candidate", list(candidates(SHAPES, ARRANGED, share=4)), ids=str)
@@ -74,7 +65,7 @@ def test_negative_and_zero_scale(candidate: Candidate, device: Any, memory: Any)
     check(candidate, device, memory)
 
 
-@pytest.mark.parametrize("candidate", _large(), ids=str)
+@pytest.mark.parametrize("candidate", large_magnitudes(ARRANGED), ids=str)
 def test_large_magnitudes(candidate: Candidate, device: Any, memory: Any) -> None:
     check(candidate, device, memory)
 

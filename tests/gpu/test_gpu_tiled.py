@@ -16,7 +16,7 @@ from contract import (
     candidates,
     check,
     check_repeats,
-    magnitudes,
+    large_magnitudes,
 )
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("compiled")]
@@ -35,15 +35,6 @@ def _long() -> list[Candidate]:
     """The float64 variants with their default configs, and half of them with a random one."""
     random = candidates(LONG, ("cuda_dmma",), seed=1, share=2)
     return [*candidates(LONG, ("cuda_dmma",)), *random]
-
-
-def _large() -> list[Candidate]:
-    """Every variant in each of its dtypes on the large magnitudes of that dtype."""
-    return [
-        Candidate(each.operation, each.variant, dtype, magnitudes(dtype))
-        for each in candidates((REPEATED,), TILED)
-        for dtype in each.declared.dtypes
-    ]
 
 
 def _forwards() -> list[Candidate]:
@@ -77,7 +68,7 @@ def test_negative_and_zero_scale(candidate: Candidate, device: Any, memory: Any)
     check(candidate, device, memory)
 
 
-@pytest.mark.parametrize("candidate", _large(), ids=str)
+@pytest.mark.parametrize("candidate", large_magnitudes(TILED), ids=str)
 def test_large_magnitudes(candidate: Candidate, device: Any, memory: Any) -> None:
     check(candidate, device, memory)
 
