@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotune import variant
 from autotune.model import Operation
 from autotune_variants.attention.cuda import arrangements_stages as stages
 from autotune_variants.attention.cuda import arrangements_table as table
 from autotune_variants.attention.cuda.arrangements import Run, Stage, arranged
+from autotune_variants.attention.cuda.declared import declare
 from autotune_variants.attention.operations import attention, attention_backward, attention_train
 
 _WIDE, _NARROW = ("float64", "float32"), ("bfloat16", "float16")
@@ -48,18 +48,17 @@ def _declare(
     def build(problem: Any, config: Mapping[str, Any]) -> Run:
         return arranged(problem, config, sequence, [array.name for array in arrays])
 
-    build.__doc__ = f"{doc[0].upper()}{doc[1:]}."
-    build.__qualname__ = build.__name__ = f"{operation.name}_{name}"
-    variant(
+    declare(
         operation,
         name,
-        device="cuda",
+        build,
+        doc=f"{doc[0].upper()}{doc[1:]}.",
         dtypes=dtypes,
         passes=tuple(stage.declared for stage in sequence),
         intermediates=arrays,
         tunables=table.tunables(sequence, study),
         constraints=table.constraints(sequence, study),
-    )(build)
+    )
 
 
 def _declare_all(operation: Operation, stages_of: Callable[[str, bool], tuple[Stage, ...]]) -> None:

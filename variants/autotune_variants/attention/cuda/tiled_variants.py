@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autotune import Choice, Intermediate, Pass, variant
+from autotune import Choice, Intermediate, Pass
 from autotune.model import Operation
 from autotune_variants.attention.cuda import tiled_passes as passes
 from autotune_variants.attention.cuda import tiled_space as space
 from autotune_variants.attention.cuda.arguments import Run
+from autotune_variants.attention.cuda.declared import declare
 from autotune_variants.attention.cuda.tiled import Form, Step, tiled
 from autotune_variants.attention.operations import attention, attention_backward, attention_train
 
@@ -94,18 +95,17 @@ def _declare(
         return tiled(problem, config, steps(config), form, kept)
 
     name = family.name + ("_atomic" if form.atomic else "") + ("_stored" if form.stored else "")
-    build.__doc__ = f"{how}; {family.doc}."
-    build.__name__ = build.__qualname__ = f"{operation.name}_{name}"
-    variant(
+    declare(
         operation,
         name,
-        device="cuda",
+        build,
+        doc=f"{how}; {family.doc}.",
         dtypes=family.dtypes,
         passes=declared,
         intermediates=temporaries,
         tunables=(*space.COMMON, *tunables),
         constraints=(*space.ADMITTED, *constraints),
-    )(build)
+    )
 
 
 def _forward(family: Family) -> None:

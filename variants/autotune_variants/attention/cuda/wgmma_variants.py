@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autotune import Choice, Intermediate, Pass, variant
+from autotune import Choice, Intermediate, Pass
 from autotune.cuda import CudaSource
 from autotune.model import Operation
 from autotune.model.expression import evaluate
 from autotune.model.traits import values
 from autotune_variants.attention.cuda.arguments import ARGUMENTS, Launches, Run, bind
+from autotune_variants.attention.cuda.declared import declare
 from autotune_variants.attention.cuda.tiled import Macros
 from autotune_variants.attention.cuda.tiled_passes import DELTA, INVERSE, ROW_VECTOR, SHIFT
 from autotune_variants.attention.operations import attention, attention_backward, attention_train
@@ -115,13 +116,12 @@ def _declare(
 
         return bind(problem, names, plan, kept)
 
-    build.__doc__ = doc
-    build.__name__ = build.__qualname__ = f"{operation.name}_{name}"
     admitted = _ADMITTED if streams else _ADMITTED[:-1]
-    variant(
+    declare(
         operation,
         name,
-        device="cuda",
+        build,
+        doc=doc,
         dtypes=dtypes,
         passes=passes,
         intermediates=temporaries,
@@ -131,7 +131,7 @@ def _declare(
             f"D <= {128 if source is HALF else 64}",
             *(f"{size} <= shared_per_block" for size in needed if size != "0"),
         ),
-    )(build)
+    )
 
 
 def _forward_pass(reads: Sequence[str], writes: Sequence[str]) -> Pass:
