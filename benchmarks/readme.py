@@ -1,16 +1,20 @@
 """Writes the figures of README and docs from the result files, so that none is typed by hand.
 
-python benchmarks/readme.py
+python benchmarks/readme.py [--show]   (--show: take the output of `autotune show` anew)
 """
 
 from __future__ import annotations
 
 import json
 import statistics
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
-from common import RESULTS
+from common import RESULTS, write
 
+SHOW = Path(sys.executable).with_name("autotune")
 README = RESULTS.parents[1] / "README.md"
 
 
@@ -172,9 +176,13 @@ def main() -> None:
     ]
     text = README.read_text()
     text = between(text, "figures", "\n".join(figures).strip())
-    shown = RESULTS / "show.txt"
-    if shown.is_file():
-        text = between(text, "show", f"```\n{shown.read_text().rstrip()}\n```")
+    if "--show" in sys.argv[1:]:
+        shown = subprocess.run([SHOW, "show"], capture_output=True, text=True, check=True)
+        write("show", [], text=shown.stdout)
+    document = load("show")
+    if document is not None:
+        block = f"```\n{document['text'].rstrip()}\n```\n\n({where(document)})"
+        text = between(text, "show", block)
     README.write_text(text)
     page = RESULTS.parents[1] / "docs" / "study_on_an_h200.md"
     page.write_text(between(page.read_text(), "study", "\n".join(study())))

@@ -17,6 +17,7 @@ from autotune.model.problem import Problem
 from autotune.statistics import ratio_interval
 from autotune.worker.protocol import RaceJob, RaceOutcome
 from autotune_policies import Choice, Race
+from autotune_policies.intervals import CONFIDENCE
 from autotune_tuning_db import TrialRow
 
 HOPELESS = 30.0
@@ -61,7 +62,11 @@ def needs_comparison(row: TrialRow, anchor: Choice) -> bool:
 def time_beside(
     session: Session, problem: Problem, anchor: Choice, other: Choice, seconds: float
 ) -> tuple[Beside | None, RaceOutcome]:
-    """Time `other` in turn with `anchor` for about so many seconds; None when that failed."""
+    """Time `other` in turn with `anchor` for about so many seconds.
+
+    None when that failed, or gave too few rounds to say anything: one slow sample of the anchor
+    would make the other candidate the winner.
+    """
     settings = session.settings
     outcome = session.worker.race(
         RaceJob(
@@ -80,6 +85,8 @@ def time_beside(
     if not outcome.samples:
         return None, outcome
     ratio = ratio_interval(outcome.samples[1], outcome.samples[0])
+    if ratio.coverage < CONFIDENCE:
+        return None, outcome
     found = Beside(
         seconds=anchor.seconds * ratio.median,
         low=anchor.seconds * ratio.low,

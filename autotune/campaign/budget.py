@@ -18,7 +18,6 @@ _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)\s*(ms|s|min|m|h)?\Z")
 
 _TRIAL_OVERHEAD = 0.25
 _RACE = 3.0
-_COMPILE = 5.0
 _CALLS = 20
 _LONGEST_TRIAL = 2.0
 
@@ -35,13 +34,11 @@ def parse_budget(text: str | float) -> float:
     return seconds
 
 
-def expected_seconds(
-    problem: Problem, variants: Iterable[Variant], device: Device, *, compiles: bool
-) -> float:
+def expected_seconds(problem: Problem, variants: Iterable[Variant], device: Device) -> float:
     """What the default of every variant and a race should cost, from the declarations.
 
-    Only the proportions between problems matter: a share of the budget follows them. `compiles`
-    tells whether the variants are met for the first time, so that each has to be compiled.
+    Only the proportions between problems matter: a share of the budget follows them. What is
+    compiled is compiled before, or beside.
     """
     total = _RACE
     for variant in variants:
@@ -50,7 +47,6 @@ def expected_seconds(
             if config is not None:
                 call = estimate_seconds(variant, problem, config)
                 total += _TRIAL_OVERHEAD + min(_CALLS * call, _LONGEST_TRIAL)
-                total += _COMPILE if compiles else 0.0
     return total
 
 

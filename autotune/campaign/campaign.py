@@ -165,7 +165,10 @@ class Campaign:
             )
         )
         compile_needed(session, self.problems)
-        weights = self._weights()
+        weights = [
+            expected_seconds(problem, registry.variants(problem.operation), self.device)
+            for problem in self.problems
+        ]
         for index, problem in enumerate(self.problems):
             left = self.settings.budget - (self._clock() - started)
             run = ProblemRun(session, problem, index=index, share=share(left, weights[index:]))
@@ -178,24 +181,6 @@ class Campaign:
             tuple(self._done),
             self._clock() - started,
         )
-
-    def _weights(self) -> list[float]:
-        """The expected cost of every problem; the first of a kind pays for compiling."""
-        met: set[tuple[str, str]] = set()
-        weights = []
-        for problem in self.problems:
-            kind = (problem.operation.name, problem.dtype)
-            variants = registry.variants(problem.operation)
-            weights.append(
-                expected_seconds(
-                    problem,
-                    variants,
-                    self.device,
-                    compiles=kind not in met and self.device.kind == "cpu",
-                )
-            )
-            met.add(kind)
-        return weights
 
     def _kept_message(self) -> str:
         done = len(self._done)

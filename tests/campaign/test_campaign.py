@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from campaign_fakes import Bench, FakeWorker, tiled_wins
 
-from autotune.campaign import CampaignError, CampaignInterrupted
+from autotune.campaign import CampaignError, CampaignInterrupted, Settings
+from autotune.campaign.beside import time_beside
 from autotune.campaign.events import ProblemEnded, ProblemStarted, RaceStarted, TrialEnded
 from autotune.errors import StoreUnavailableError
-from autotune.worker.protocol import Job
-from autotune_policies import Policy
+from autotune.model import Problem
+from autotune.worker.protocol import Job, RaceOutcome
+from autotune_policies import Choice, Policy
 from autotune_tuning_db import StoreError, TrialRow
 
 
@@ -261,6 +264,24 @@ def test_a_heat_finds_the_best_of_many_that_single_measurements_cannot_tell_apar
     assert min(c.seconds for c in result.policy.choices) == result.policy.winner.seconds
 
 
+@pytest.mark.parametrize(("rounds", "believed"), [(1, False), (5, False), (6, True)])
+def test_a_comparison_of_too_few_rounds_says_nothing(
+    bench: Bench, rounds: int, believed: bool
+) -> None:
+    """One slow round of the anchor would make whatever ran beside it the winner."""
+    problem = Problem.of(bench.operation, (1024,))
+    worker = SimpleNamespace(
+        race=lambda job: RaceOutcome("ok", samples=((40.0,) * rounds, (14.0,) * rounds))
+    )
+    session = SimpleNamespace(settings=Settings(), worker=worker)
+    one, other = (
+        Choice(name, (), 4.0, 3.9, 4.1, 0, 0.0, True, "f", 9) for name in ("tiled", "plain")
+    )
+    found, outcome = time_beside(session, problem, one, other, 0.1)  # type: ignore[arg-type]
+    assert len(outcome.samples[0]) == rounds
+    assert (found is not None) == believed
+
+
 def test_an_entrant_that_goes_wrong_in_the_race_loses_its_result(bench: Bench) -> None:
     def close(job: Job) -> float | str:
         return 4.0e-4 if job.variant == "plain" else tiled_wins(job)
@@ -277,7 +298,7 @@ def test_the_budget_is_shared_and_what_is_left_over_passed_on(bench: Bench) -> N
     bench.campaign((1024, 2048, 4096), budget=90.0).run()
     shares = [event.budget for event in bench.events if isinstance(event, ProblemStarted)]
     results = [event.result for event in bench.events if isinstance(event, ProblemEnded)]
-    assert 30.0 < shares[0] < 90.0
+    assert 0.0 < shares[0] < 30.0  # the smallest of three, and what it leaves is passed on
     assert shares[-1] == pytest.approx(90.0 - sum(each.seconds for each in results[:-1]), rel=1e-6)
     assert shares[-1] > shares[1]
 
