@@ -16,11 +16,13 @@ from autotune.errors import DeclarationError
 from autotune.libraries import Form, Maker, library_of
 from autotune.model import Config, Operation, Problem, Variant
 from autotune.reach import reach, reach_of
-from autotune.workspace import layout
+from autotune.workspace import Layout, layout
 
 Call = Callable[..., Any]
 
 _KEPT_SETS = 8
+_KEPT_BYTES = 1 << 20  # of a set of temporaries on a GPU
+_KEPT_STREAMS = 16
 
 
 class Executable:
@@ -77,8 +79,9 @@ class Executable:
         self._arrays = self._inputs + (self._fresh if self.takes_outputs else 0)
         if not self.layout.forms:
             return self._run
-        with_temporaries = _with_pooled if self._on_gpu else _with_intermediates
-        return with_temporaries(self._run, self._arrays, self.layout.forms)
+        if self._on_gpu:
+            return _with_pooled(self._run, self._arrays, self.layout)
+        return _with_intermediates(self._run, self._arrays, self.layout.forms)
 
     def _built_for_cpu(self, device: Any) -> Call:
         """Build, with numba's code kept on disk, and a scope for the threads."""
@@ -162,28 +165,48 @@ def _within(scope: Scope, call: Call) -> Call:
     return run_within
 
 
-def _with_pooled(call: Call, arrays: int, forms: tuple[Form, ...]) -> Call:
+def _with_pooled(call: Call, arrays: int, layout: Layout) -> Call:
     """Pass temporary arrays from the pool of the library that the arguments are of.
 
-    Given back after the call, they are used again in the order of the stream. A CUDA graph that
-    is being captured writes to them at each replay: those are kept.
+    Given back after the call, they are used again in the order of the stream. Of small ones, whose
+    making would take longer than a launch, a few sets stay with the stream instead. A CUDA graph
+    that is being captured writes to its temporaries at each replay: those are its own.
     """
-    from autotune.cuda.streams import capture_check
+    from autotune.cuda.streams import PER_THREAD, stream_state
 
-    capturing = capture_check()
+    state = stream_state()
     makers: dict[type, Maker] = {}
-    kept: list[list[Any]] = []
+    pools: dict[tuple[type, int], list[list[Any]]] = {}
+    of_graphs: list[list[Any]] = []
+    small = layout.nbytes <= _KEPT_BYTES
+
+    def fresh(array: Any) -> list[Any]:
+        make = makers.get(array.__class__)
+        if make is None:
+            library = library_of(array)
+            make = makers[array.__class__] = library.maker(layout.forms, library.place(array))
+        return make()
+
+    def pool_of(kind: type, stream: int, capturing: bool) -> list[list[Any]]:
+        if not small or capturing or stream == PER_THREAD:
+            return []
+        if (kind, stream) not in pools and len(pools) >= _KEPT_STREAMS:
+            pools.clear()
+        return pools.setdefault((kind, stream), [])
 
     def run_with(*arguments: Any) -> Any:
-        make = makers.get(arguments[0].__class__)
-        if make is None:
-            library = library_of(arguments[0])
-            make = library.maker(forms, library.place(arguments[0]))
-            makers[arguments[0].__class__] = make
-        temporaries = make()
-        if capturing():
-            kept.append(temporaries)
-        return call(*arguments[:arrays], *temporaries, *arguments[arrays:])
+        stream, capturing = state()
+        pool = pool_of(arguments[0].__class__, stream, capturing)
+        try:
+            temporaries = pool.pop()
+        except IndexError:
+            temporaries = fresh(arguments[0])
+        if capturing:
+            of_graphs.append(temporaries)
+        result = call(*arguments[:arrays], *temporaries, *arguments[arrays:])
+        if len(pool) < _KEPT_SETS:
+            pool.append(temporaries)  # after the launches, so that the stream orders its uses
+        return result
 
     return run_with
 

@@ -202,7 +202,8 @@ class ProblemRun:
         renewed = not self._still_holds(policy)
         if renewed:
             before = self.session.clock()
-            made = decide(self.session, self.problem, self.evidence, share=self.share)
+            seconds = self.session.settings.race_seconds(self.share, self._left())
+            made = decide(self.session, self.problem, self.evidence, seconds=seconds)
             self._measuring += self.session.clock() - before
             renewed, policy = made is not None, made
         return ProblemResult(

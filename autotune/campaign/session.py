@@ -29,6 +29,10 @@ class Measurer(Protocol):
 
     def race(self, job: RaceJob) -> RaceOutcome: ...
 
+    def renew(self) -> None:
+        """Have the next job done by a fresh process."""
+        ...
+
     def compile_ahead(self, jobs: Iterable[Job], *, starting: Callable[[int], None]) -> int: ...
 
     def close(self) -> None: ...
@@ -51,18 +55,22 @@ class Settings:
     seed: int = 0
     band: float = 0.01
     precision: float = 0.02
-    leaders: int = 12
+    leaders: int = 24
     finalists: int = 4
-    leaders_within: float = 0.1
+    leaders_within: float = 0.15
     time_limit: float = 60.0
 
     def trial_seconds(self, share: float) -> float:
         """The longest that timing one candidate may take when a problem has `share` seconds."""
         return min(max(share / 80.0, 0.1), 1.5)
 
-    def race_seconds(self, share: float) -> float:
-        """The part of a problem's share that is kept for its race."""
-        return min(max(0.2 * share, 0.3), 10.0)
+    def race_seconds(self, share: float, left: float = 0.0) -> float:
+        """The part of a problem's share that is kept for its race.
+
+        More when the search has ended early and leaves so much, but not all: what is left in the
+        end is for the problems to come.
+        """
+        return max(min(max(0.2 * share, 0.3), 10.0), min(left, 0.6 * share))
 
 
 @dataclass(slots=True)

@@ -11,6 +11,8 @@ from typing import Any
 from autotune.errors import CapturingError, LaunchError
 
 _LEGACY = (0, 1)  # the default stream and its alias: CUDA cannot capture it
+PER_THREAD = 2
+"""The stream that is another one in every thread."""
 
 
 @cache
@@ -24,16 +26,22 @@ def cupy_cuda() -> Any:
         ) from error
 
 
-def capture_check() -> Callable[[], bool]:
-    """A function that tells whether the current stream is recording a CUDA graph."""
+def stream_state() -> Callable[[], tuple[int, bool]]:
+    """A function that gives the current stream, and whether that is recording a CUDA graph."""
     cuda = cupy_cuda()
     current, ask = cuda.get_current_stream, cuda.runtime.streamIsCapturing
 
-    def capturing() -> bool:
+    def state() -> tuple[int, bool]:
         stream = current().ptr
-        return stream not in _LEGACY and bool(ask(stream))
+        return stream, stream not in _LEGACY and bool(ask(stream))
 
-    return capturing
+    return state
+
+
+def capture_check() -> Callable[[], bool]:
+    """A function that tells whether the current stream is recording a CUDA graph."""
+    state = stream_state()
+    return lambda: state()[1]
 
 
 def capturing() -> bool:

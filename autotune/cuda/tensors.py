@@ -47,11 +47,17 @@ class TorchTensors:
         return True
 
     def maker(self, forms: Sequence[Form], place: int | None) -> Maker:
-        """From torch's allocator, on torch's current stream."""
-        empty = self._torch.empty
+        """From torch's allocator, on torch's current stream; `empty_like` is the fastest there."""
+        like = self._torch.empty_like
+        models = [self._model(shape, name, place) for shape, name in forms]
+        return lambda: [like(model) for model in models]
+
+    def _model(self, shape: tuple[int, ...], name: str, place: int | None) -> Any:
+        """A packed tensor without memory."""
         device = self._torch.device("cpu") if place is None else self._torch.device("cuda", place)
-        resolved = [(shape, self.dtype(name)) for shape, name in forms]
-        return lambda: [empty(shape, dtype=dtype, device=device) for shape, dtype in resolved]
+        model = self._torch.empty(shape, dtype=self.dtype(name), device=device)
+        model.untyped_storage().resize_(0)
+        return model
 
     def carve(self, workspace: Any, offset: int, form: Form) -> Any:
         """A view."""

@@ -130,6 +130,10 @@ class Worker:
         assert isinstance(answer, RaceOutcome)
         return answer
 
+    def renew(self) -> None:
+        """Have the next job done by a fresh process."""
+        self.close()
+
     def interrupt(self) -> None:
         """End the process from another thread; the job at work comes back as crashed."""
         process = self._process

@@ -61,6 +61,10 @@ class GpuWorker:
         """As `Worker.race`."""
         return self._worker.race(job)
 
+    def renew(self) -> None:
+        """As `Worker.renew`."""
+        self._worker.renew()
+
     def close(self) -> None:
         """End all processes."""
         try:

@@ -60,6 +60,7 @@ class FakeWorker:
         self.jobs: list[Job] = []
         self.races: list[RaceJob] = []
         self.closed = False
+        self.renewed = 0
         self.compiled: list[Job] = []
         self.toolchain: dict[str, str] = {}
         self.culprits: list[int] = []
@@ -115,6 +116,9 @@ class FakeWorker:
         self.compiled += jobs
         starting(len(self.compiled))
         return len(self.compiled)
+
+    def renew(self) -> None:
+        self.renewed += 1
 
     def close(self) -> None:
         self.closed = True

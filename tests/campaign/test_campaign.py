@@ -226,7 +226,7 @@ def test_leaders_race_and_the_race_is_kept(bench: Bench) -> None:
     def close(job: Job) -> float | str:
         return 4.1e-4 if job.variant == "plain" else tiled_wins(job)
 
-    (result,) = bench.campaign(answer=close).run().results
+    (result,) = bench.campaign(answer=close, budget=8.0).run().results
     (race,) = bench.worker.races
     assert {name for name, _ in race.entrants} == {"plain", "tiled"}
     rows = [row for row in bench.store.trials() if row.stage == "race"]
@@ -256,8 +256,8 @@ def test_a_heat_finds_the_best_of_many_that_single_measurements_cannot_tell_apar
 
     campaign = bench.campaign(answer=alone, prepare=prepare, leaders=60, budget=1000.0)
     (result,) = campaign.run().results
-    first, final = bench.worker.races
-    assert len(first.entrants) > len(final.entrants)
+    heat, *finals = bench.worker.races
+    assert len(heat.entrants) > len(finals[0].entrants)
     assert result.policy is not None
     assert dict(result.policy.winner.config)["tile"] == 8
     assert result.policy.verdict.kind != "undecided"
@@ -280,6 +280,25 @@ def test_a_comparison_of_too_few_rounds_says_nothing(
     found, outcome = time_beside(session, problem, one, other, 0.1)  # type: ignore[arg-type]
     assert len(outcome.samples[0]) == rounds
     assert (found is not None) == believed
+
+
+def test_a_final_with_time_left_is_run_in_several_processes(bench: Bench) -> None:
+    def close(job: Job) -> float | str:
+        return 4.1e-4 if job.variant == "plain" else tiled_wins(job)
+
+    (result,) = bench.campaign(answer=close, budget=60.0).run().results
+    assert [race.max_rounds for race in bench.worker.races] == [200 // 3] * 3
+    assert all(race.entrants == bench.worker.races[0].entrants for race in bench.worker.races)
+    assert bench.worker.renewed == 2
+    rows = [row for row in bench.store.trials() if row.stage == "race"]
+    assert len(rows) == 3 * len(bench.worker.races[0].entrants)
+    assert result.policy is not None
+    assert {c.samples for c in result.policy.choices if c.variant == "plain"} == {3 * 12}
+
+
+def test_a_clear_winner_needs_one_process(bench: Bench) -> None:
+    bench.campaign(budget=60.0).run()
+    assert bench.worker.renewed == 0
 
 
 def test_an_entrant_that_goes_wrong_in_the_race_loses_its_result(bench: Bench) -> None:

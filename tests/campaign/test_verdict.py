@@ -6,7 +6,8 @@ import pytest
 
 from autotune.campaign.beside import fair_race
 from autotune.campaign.session import Settings
-from autotune.campaign.verdict import Raced, leaders
+from autotune.campaign.track import Raced
+from autotune.campaign.verdict import leaders
 from autotune.worker.protocol import RaceOutcome
 from autotune_policies import Choice, Race
 

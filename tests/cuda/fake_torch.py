@@ -40,6 +40,14 @@ class Size(tuple):  # type: ignore[type-arg]
     pass
 
 
+class Storage:
+    """A tensor's memory, which a fake keeps."""
+
+    def resize_(self, size: int) -> None:
+        assert size == 0
+        sys.modules["torch"].made -= 1
+
+
 class Tensor:
     """The few methods that dispatch uses; bfloat16 is kept as its bits."""
 
@@ -67,6 +75,9 @@ class Tensor:
 
     def is_contiguous(self) -> bool:
         return bool(self._array.flags.c_contiguous)
+
+    def untyped_storage(self) -> Storage:
+        return Storage()
 
     def detach(self) -> Tensor:
         return self
@@ -106,7 +117,7 @@ def torch_dtype(name: str) -> DType:
 
 
 class FakeTorch(types.ModuleType):
-    """`streams` is torch's current stream by device; `made` counts what `empty` gave."""
+    """`streams` is torch's current stream by device; `made` counts the tensors with memory."""
 
     Tensor, Size = Tensor, Size
     float64, float32, float16, bfloat16, int16, uint8 = map(
@@ -125,6 +136,9 @@ class FakeTorch(types.ModuleType):
     def empty(self, shape: Any, dtype: DType = DType("float32"), device: Any = None) -> Tensor:
         self.made += 1
         return Tensor(np.empty(shape, dtype.numpy), dtype, device or Device("cpu"))
+
+    def empty_like(self, other: Tensor) -> Tensor:
+        return self.empty(other.shape, other.dtype, other.device)
 
     def from_numpy(self, array: np.ndarray[Any, Any]) -> Tensor:
         return Tensor(array, DType(array.dtype.name), Device("cpu"))

@@ -277,6 +277,33 @@ def test_memory_that_a_graph_writes_to_stays_alive(gpu: Any) -> None:
     assert gpu.pool.used == idle + held
 
 
+def test_small_temporaries_stay_with_their_stream(gpu: Any) -> None:
+    arrays = [gpu.asarray(each) for each in values()]
+    kernel = dispatch(gpu_sum, *arrays)
+    out = kernel(*arrays, residuals=True)
+
+    def taken_by_two_calls(stream: Any) -> int:
+        before = gpu.pool.taken
+        with stream:
+            kernel(*arrays, out=out)
+            kernel(*arrays, out=out)
+        return int(gpu.pool.taken - before)
+
+    one = gpu.cuda.Stream()
+    assert taken_by_two_calls(gpu.cuda.Stream.null) == 0  # those of the first call
+    assert [taken_by_two_calls(one), taken_by_two_calls(one)] == [1, 0]
+    assert taken_by_two_calls(gpu.cuda.ExternalStream(2)) == 2  # another one in every thread
+
+
+def test_large_temporaries_go_back_to_the_pool(gpu: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("autotune.execution._KEPT_BYTES", 100)
+    arrays = [gpu.asarray(each) for each in values()]
+    kernel = dispatch(gpu_sum, *arrays)
+    idle = gpu.pool.used
+    kernel(*arrays)
+    assert gpu.pool.used == idle
+
+
 def test_a_launch_that_fails_sets_the_variant_aside(gpu: Any, caplog: Any) -> None:
     rng = np.random.default_rng(5)
     x, y = rng.standard_normal((2, 9, 8))
