@@ -22,6 +22,9 @@ SLOWEST_MEMORY = 10.0
 
 LIMIT_BYTES = 16 << 20
 
+STALL_SECONDS = 0.05
+"""Scheduler ticks and hypervisors take a CPU away for milliseconds to tens of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
@@ -52,6 +55,11 @@ class Bench(Protocol):
 
     @property
     def memory(self) -> Memory: ...
+
+    @property
+    def stall_seconds(self) -> float:
+        """How long the machine may withhold its time: samples span more than that."""
+        ...
 
     def timer(
         self, call: Callable[[], Any], reset: Callable[[], None], *, mode: Mode, repeatable: bool
@@ -115,6 +123,7 @@ class CpuBench:
     """Times by the system's clock, evicts with every CPU, watches the load of others."""
 
     memory: Memory = HOST
+    stall_seconds: float = STALL_SECONDS
 
     def __init__(self, device: CpuDevice) -> None:
         self.device = device

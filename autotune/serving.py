@@ -124,18 +124,20 @@ class Server:
         require_mode(wish.mode, device.kind)
         admitted = self._admitted(problem, device)
         resolution = self._resolve(problem, device, wish, admitted)
+        applies = resolution.applies(wish.mode)
+        if wish.strict and not applies:
+            raise NoPolicyError(
+                miss_message(problem, device, resolution, self._snapshot, mode=wish.mode)
+            )
+        may_tune = not applies and wish.tune_on_miss and _may_tune(device)
+        if may_tune and self._tune(problem, device, wish):
+            return self.serve(problem, device, replace(wish, tune_on_miss=False))
         if resolution.origin is not None:
             variant = admitted[resolution.variant]
             config = resolution.config
             chosen = default_config(variant, problem, device) if config is None else dict(config)
             text = explain_resolution(problem, device, resolution)
             served = Served(variant, Config(chosen), resolution.origin, text, problem, device)
-        elif wish.strict:
-            raise NoPolicyError(
-                miss_message(problem, device, resolution, self._snapshot, mode=wish.mode)
-            )
-        elif wish.tune_on_miss and _may_tune(device) and self._tune(problem, device, wish):
-            return self.serve(problem, device, replace(wish, tune_on_miss=False))
         else:
             self._announce(problem, device, wish, resolution)
             variant, chosen, origin, text = choose_default(
@@ -210,7 +212,6 @@ class Server:
         except AutotuneError as error:
             log.warning("could not tune %s: %s", problem, error)
             return False
-        self.refresh()
         return True
 
     def _after_failure(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Literal
@@ -15,7 +15,7 @@ Clock = Callable[[], int]
 Stop = Literal["precise", "budget", "samples", "dropped"]
 
 HOPELESS = 3.0
-"""A single sample so many times the incumbent's median ends a candidate."""
+"""A candidate whose fastest sample is so many times the incumbent's median is given up."""
 
 STEADY = 0.95
 """Warm-up ends when a call takes at least this share of the fastest before it."""
@@ -36,7 +36,8 @@ class Plan:
 
     Sampling ends when the 95% interval of the median is narrower than `precision` (relative), at
     `max_samples`, or at `budget` once there are `min_samples` (at three budgets regardless). A
-    candidate is dropped when its interval lies above `incumbent` by more than `margin`.
+    candidate is dropped when its interval lies above `incumbent` by more than `margin`. Nothing is
+    concluded before `span` has passed: a few short calls in a row may all meet the same stall.
     """
 
     precision: float = 0.01
@@ -46,6 +47,7 @@ class Plan:
     incumbent: float | None = None
     margin: float = 0.05
     limit: float = 0.0
+    span: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def time_candidate(
         return (clock() - started) * 1e-9
 
     warm = warm_up(sample, plan, spent)
-    if _hopeless(warm[-1], plan):
+    if _hopeless(warm, plan, spent()):
         return Timing(warm[-1:], median_interval(warm[-1:]), "dropped", len(warm) - 1)
     samples: list[float] = []
     stop: Stop | None = None
@@ -133,7 +135,7 @@ def warm_up(
     times = [sample()]
     while (
         len(times) < WARM_UP_CALLS
-        and not _hopeless(times[-1], plan)
+        and not _hopeless(times, plan, spent())
         and spent() <= WARM_UP_SHARE * plan.budget
     ):
         times.append(sample())
@@ -142,18 +144,21 @@ def warm_up(
     return tuple(times)
 
 
-def _hopeless(seconds: float, plan: Plan) -> bool:
-    return plan.incumbent is not None and seconds > HOPELESS * plan.incumbent
+def _hopeless(samples: Sequence[float], plan: Plan, spent: float) -> bool:
+    if plan.incumbent is None or spent < plan.span:
+        return False
+    return min(samples) > HOPELESS * plan.incumbent
 
 
 def _stop(samples: list[float], interval: Interval, plan: Plan, spent: float) -> Stop | None:
     """Why to stop now, or None to go on."""
     count = len(samples)
+    known = count >= plan.min_samples and spent >= plan.span
     if plan.incumbent is not None:
-        beaten = count >= plan.min_samples and interval.low > plan.incumbent * (1.0 + plan.margin)
-        if beaten or (count == 1 and _hopeless(samples[0], plan)):
+        beaten = known and interval.low > plan.incumbent * (1.0 + plan.margin)
+        if beaten or _hopeless(samples, plan, spent):
             return "dropped"
-    if count >= plan.min_samples and interval.settled(plan.precision):
+    if known and interval.settled(plan.precision):
         return "precise"
     if count >= plan.max_samples:
         return "samples"

@@ -60,6 +60,30 @@ def attention(name: str) -> list[str]:
     return [*lines, ""]
 
 
+def attention_gpu() -> list[str]:
+    """Ratio to PyTorch on a GPU, cold and as a graph, per dtype and size."""
+    document = load("attention_gpu")
+    if document is None:
+        return []
+    shapes = sorted({(row["H"], row["D"], row["N"]) for row in document["rows"]})
+    heads = [f"N={n}" if h == 1 else f"H={h}, D={d}, N={n}" for h, d, n in shapes]
+    lines = [
+        "Forward plus backward over PyTorch's best backend on one GPU "
+        f"(B=2, H=1, D=64 unless said; {document['gpu_label']}, driver {document['driver']}, "
+        f"{where(document)}; `benchmarks/results/attention_gpu.json`):",
+        "",
+        "| dtype | mode | " + " | ".join(heads) + " |",
+        "|---|---|" + "---|" * len(shapes),
+    ]
+    rows = {(r["dtype"], r["mode"], r["H"], r["D"], r["N"]): r for r in document["rows"]}
+    for dtype in ("float64", "float32", "bfloat16", "float16"):
+        for mode in ("cold", "graph"):
+            found = [rows.get((dtype, mode, *shape)) for shape in shapes]
+            cells = [f"{row['ratio']:.2f}" if row else "" for row in found]
+            lines.append(f"| {dtype} | {mode} | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
 def decode(name: str) -> list[str]:
     """Ratio to PyTorch and share of the read bandwidth per cache length."""
     document = load(name)
@@ -171,6 +195,7 @@ def main() -> None:
         *decode("decode_cpu_16"),
         *decode("decode_cpu"),
         *dispatch(),
+        *attention_gpu(),
         *gpu_dispatch(),
         *regret(),
     ]

@@ -23,7 +23,8 @@ from autotune.timing import (
 class Machine:
     """A clock that only moves when a call takes its time."""
 
-    def __init__(self, durations: Iterator[float]) -> None:
+    def __init__(self, durations: Iterator[float], preparing: float = 0.05) -> None:
+        self.preparing = preparing
         self.now = 0
         self.durations = durations
         self.calls = 0
@@ -39,7 +40,7 @@ class Machine:
 
     def prepare(self) -> None:
         self.prepared += 1
-        self.now += 50_000_000
+        self.now += round(self.preparing * 1e9)
 
     def sampler(self, batch: int = 1) -> Sampler:
         return Sampler(self.call, self.prepare, batch=batch, clock=self.clock)
@@ -50,8 +51,8 @@ def noisy(median: float, scatter: float = 0.001) -> Iterator[float]:
     return (median * (1 + rng.uniform(-scatter, scatter)) for _ in itertools.count())
 
 
-def run(durations: Iterator[float], plan: Plan) -> tuple[Machine, object]:
-    machine = Machine(durations)
+def run(durations: Iterator[float], plan: Plan, preparing: float = 0.05) -> tuple[Machine, object]:
+    machine = Machine(durations, preparing)
     return machine, time_candidate(machine.sampler(), plan, machine.clock)
 
 
@@ -101,6 +102,26 @@ def test_a_hopeless_candidate_costs_one_sample() -> None:
     machine, timing = run(noisy(HOPELESS * 0.010 * 1.1), Plan(incumbent=0.010))
     assert timing.stop == "dropped"
     assert machine.calls == len(timing.samples) == 1
+
+
+def test_a_stall_does_not_end_a_short_candidate() -> None:
+    """As a hypervisor does it: the first calls of a good candidate meet the same 30 ms."""
+    stalled = [0.007] * 4
+    plan = Plan(incumbent=0.0005, span=0.05)
+    _, timing = run(itertools.chain(stalled, noisy(0.0004)), plan, preparing=0.0)
+    assert timing.stop == "precise"
+    assert timing.interval.median == pytest.approx(0.0004, rel=0.02)
+    hasty = Plan(incumbent=0.0005)
+    _, without = run(itertools.chain(stalled, noisy(0.0004)), hasty, preparing=0.0)
+    assert without.stop == "dropped"
+
+
+def test_samples_span_more_than_a_stall() -> None:
+    machine, timing = run(noisy(0.001), Plan(span=0.05), preparing=0.0)
+    assert timing.stop == "precise"
+    assert machine.now * 1e-9 >= 0.05
+    _, slow = run(noisy(0.2), Plan(incumbent=0.01, span=0.05), preparing=0.0)
+    assert (slow.stop, len(slow.samples)) == ("dropped", 1)  # one call is longer than any stall
 
 
 def test_a_slower_candidate_is_dropped_once_its_interval_says_so() -> None:

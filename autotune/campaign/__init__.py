@@ -56,7 +56,8 @@ def tune(
     """Measure the variants of one problem on this device and store which is the fastest.
 
     What was measured before, with the same sources and versions, is not measured again: calling
-    it twice, or after an interruption, goes on where the last call stopped.
+    it twice, or after an interruption, goes on where the last call stopped. The next `dispatch` of
+    this process sees the policy; kernels already handed out keep what they have.
 
     Args:
         operation: the operation, or its name.
@@ -84,6 +85,8 @@ def tune(
         StoreUnavailableError: the tuning database cannot be used.
         KeyboardInterrupt: Ctrl-C; what was measured is kept.
     """
+    from autotune.serving import refresh
+
     load_plugins()
     target = registry.operation(operation)
     if (shape is None) == (dims is None):
@@ -93,6 +96,7 @@ def tune(
     where = find_device(device)
     campaign = Campaign([problem], device=where, settings=settings, store=store, progress=progress)
     (result,) = campaign.run().results
+    refresh()
     assert result.policy is not None, "a campaign without any policy raises"
     return result.policy
 

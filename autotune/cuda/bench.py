@@ -43,6 +43,9 @@ class CudaBench:
     forgot on another stream is waited for by accident.
     """
 
+    stall_seconds: float = 0.0
+    """Events time what the device does; nothing takes that away from it."""
+
     def __init__(self, device: Any, nvml: Any = None) -> None:
         self.device = device
         self._cupy: Any = import_module("cupy")

@@ -156,6 +156,7 @@ def _attempts(session: Session, gate: Gate, timer: Timer, job: Job) -> list[Atte
         incumbent=job.incumbent,
         margin=job.margin,
         limit=session.bench.physical_limit(sum(gate.problem.compulsory_bytes), job.mode),
+        span=session.bench.stall_seconds,
     )
     attempts: list[Attempt] = []
     for chance in range(max(0, job.retries - session.futile_retries), -1, -1):

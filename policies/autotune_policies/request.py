@@ -91,3 +91,7 @@ class Resolution:
     grade: Grade = Grade("fresh")
     notes: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+
+    def applies(self, mode: str) -> bool:
+        """Whether it rests on what the user pinned, or on measurements in this mode."""
+        return self.origin is not None and (self.policy is None or self.policy.mode == mode)

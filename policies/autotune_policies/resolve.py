@@ -21,6 +21,9 @@ from autotune_policies.request import (
 )
 from autotune_policies.snapshot import Snapshot
 
+OTHER_MODES = {"graph": ("cold", "hot"), "cold": ("graph", "hot"), "hot": ("cold", "graph")}
+"""What comes nearest to a mode that nothing was measured in."""
+
 
 @dataclass(slots=True)
 class _Search:
@@ -66,9 +69,11 @@ class _Search:
 
     def answer(self, origin: Origin, choice: Choice, policy: Policy) -> Resolution:
         level = grade(policy, choice, fingerprints=self.fingerprints, toolchain=self.toolchain)
-        if policy.device != self.request.device:
-            device = f"device: {policy.device} -> {self.request.device}"
-            level = Grade("revalidate", (device, *level.changed))
+        asked = self.request
+        pairs = (("device", policy.device, asked.device), ("mode", policy.mode, asked.mode))
+        differs = [f"{name}: {one} -> {other}" for name, one, other in pairs if one != other]
+        if differs:
+            level = Grade("revalidate", (*differs, *level.changed))
         return Resolution(origin, choice.variant, choice.config, choice, policy, level)
 
 
@@ -83,9 +88,10 @@ def resolve(
     """The best answer the snapshot has for a request.
 
     In this order: the user's pin; the policy of exactly this problem on this device; the tuned
-    neighbours on this device; the same two on other devices of the family. Within each the
-    choices are tried best first, and one that is not registered any more, whose source changed,
-    that breaks a constraint or that `admits` refuses is passed over.
+    neighbours on this device; the same two on other devices of the family; all these again as
+    measured in another mode, which counts as interpolated at best. Within each the choices are
+    tried best first, and one that is not registered any more, whose source changed, that breaks a
+    constraint or that `admits` refuses is passed over.
 
     Args:
         snapshot: what to answer from.
@@ -175,13 +181,21 @@ def _measured(snapshot: Snapshot, search: _Search) -> Resolution | None:
             if policy.device != search.request.device:
                 origin = "family"
             else:
-                origin = "tuned" if exact else "interpolated"
+                same_mode = policy.mode == search.request.mode
+                origin = "tuned" if exact and same_mode else "interpolated"
             return search.answer(origin, choice, policy)
     return None
 
 
 def _candidates(snapshot: Snapshot, request: Request) -> Iterator[tuple[Choice, bool, Policy]]:
-    """Every choice worth trying, best first: this device, then others of its family."""
+    """Every choice worth trying, best first: as measured in the mode that is asked for, then in
+    others."""
+    for mode in (request.mode, *OTHER_MODES.get(request.mode, ())):
+        yield from _in_mode(snapshot, replace(request, mode=mode))
+
+
+def _in_mode(snapshot: Snapshot, request: Request) -> Iterator[tuple[Choice, bool, Policy]]:
+    """This device, then others of its family."""
     yield from _on_device(snapshot, request, request.device)
     relatives: dict[str, list[Policy]] = {}
     for policy in snapshot.policies:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune import tune
+from autotune import dispatch, serving, tune
 from autotune.campaign import CampaignError
 from autotune.campaign.events import TrialEnded
 from autotune.plugins import load_file
@@ -75,7 +75,11 @@ def stop_after(
     return "".join(printed) + rest, children
 
 
-def test_a_campaign_measures_what_works_and_says_what_does_not(private_home: Path) -> None:
+def test_a_campaign_measures_what_works_and_says_what_does_not(
+    private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_server", None)
+    assert dispatch("campaign_scale", (1024,), mode="hot").origin == "predicted"
     events: list[TrialEnded] = []
     policy = tune(
         "campaign_scale",
@@ -84,6 +88,7 @@ def test_a_campaign_measures_what_works_and_says_what_does_not(private_home: Pat
         budget="20s",
         progress=lambda event: events.append(event) if isinstance(event, TrialEnded) else None,
     )
+    assert dispatch("campaign_scale", (1024,), mode="hot").origin == "tuned"
     assert policy.winner.variant == "sleepy"
     assert dict(policy.winner.config) == {"pause": 1}
     assert 1e-3 < policy.winner.seconds < 3e-3

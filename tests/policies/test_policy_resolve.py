@@ -47,6 +47,20 @@ def test_the_exact_policy_answers_with_its_winner(exact: Policy) -> None:
     assert found.notes == ()
 
 
+def test_what_was_measured_in_another_mode_comes_last(exact: Policy) -> None:
+    asked = replace(request_of(), mode="graph")
+    found = answer(Snapshot((exact,)), asked)
+    assert (found.origin, found.variant) == ("interpolated", "fused")
+    assert found.grade.changed == ("mode: cold -> graph",)
+    assert not found.applies("graph")
+    assert found.applies("cold")
+    neighbour = policy_of(problem_of(256), {"neighbour": 1e-3}, mode="graph")
+    found = answer(Snapshot((exact, neighbour)), asked)
+    assert (found.origin, found.variant) == ("interpolated", "neighbour")
+    assert found.applies("graph")
+    assert not answer(Snapshot(), asked).applies("graph")
+
+
 def test_the_order_is_pin_exact_neighbours_family(exact: Policy) -> None:
     pin = PinRow("attention", None, DEVICE, "plain")
     tuned = [exact]

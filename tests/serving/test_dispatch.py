@@ -185,6 +185,15 @@ def test_a_frozen_process_keeps_its_snapshot(bench, monkeypatch) -> None:
     assert server().snapshot.digest == digest
 
 
+def test_another_mode_serves_but_is_no_answer_to_a_strict_question(bench) -> None:
+    bench.keep((3, 8), {"plain": 2e-6}, mode="hot")
+    kernel = dispatch(bench.operation, (3, 8))
+    assert (kernel.origin, kernel.variant) == ("interpolated", "plain")
+    assert "mode: hot -> cold" in kernel.explain()
+    with pytest.raises(NoPolicyError):
+        dispatch(bench.operation, (3, 8), strict=True)
+
+
 def test_tuning_that_fails_on_a_miss_costs_one_warning(bench, caplog, monkeypatch) -> None:
     import autotune
     from autotune.errors import CampaignError
