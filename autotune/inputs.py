@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.arrays import Array, Guarded, array_dtype, poison
+from autotune.arrays import Array, Guarded, array_dtype, is_floating, poison
 from autotune.errors import DeclarationError
 from autotune.memory import HOST, Memory, allowed_cpus
 from autotune.model import Problem, Tensor
@@ -75,24 +75,29 @@ class Buffers:
         return None
 
 
-def make_buffers(problem: Problem, seed: int = 0, *, memory: Memory = HOST) -> Buffers:
-    """Buffers with standard-normal inputs (or `sample`'s), outputs poisoned.
+def make_buffers(
+    problem: Problem, seed: int = 0, *, gain: float = 1.0, memory: Memory = HOST
+) -> Buffers:
+    """Buffers with standard-normal inputs times `gain` (or `sample`'s), outputs poisoned.
 
     The same seed gives the same values, whatever the device and the number of CPUs.
     `sample(problem, rng)` returns the inputs in declared order, in any floating dtype; what it
-    computes from the numbers of `rng` is computed on the device. Integer inputs are uniform in
-    -8 ... 8. Memory: the inputs, the outputs, and a copy of each input that is updated in place
-    (on a GPU, of every input).
+    computes from the numbers of `rng` is computed on the device; the normal ones have that `gain`.
+    Integer inputs are uniform in -8 ... 8. Memory: the inputs, the outputs, and a copy of each
+    input that is updated in place (on a GPU, of every input).
     """
     operation = problem.operation
     strided = problem.layout == "strided"
     inputs = tuple(_guarded(problem, tensor, strided, memory) for tensor in operation.inputs)
     seeds = np.random.SeedSequence(seed).spawn(len(inputs) + 1)
     if operation.sample is not None:
-        _fill_from_sample(problem, inputs, memory, np.random.default_rng(seeds[-1]))
+        rng = np.random.default_rng(seeds[-1])
+        _fill_from_sample(problem, inputs, memory, rng if gain == 1.0 else _Louder(rng, gain))
     else:
         for each, sequence in zip(inputs, seeds[:-1], strict=True):
             _fill(each.array, sequence, memory)
+            if gain != 1.0 and is_floating(each.array.dtype):
+                each.array[...] = each.array.astype(np.float64) * gain
     updated = operation.updated
     positions = {t.name: position for position, t in enumerate(operation.inputs)}
     buffers = Buffers(
@@ -119,7 +124,7 @@ def _guarded(problem: Problem, tensor: Tensor, strided: bool, memory: Memory) ->
 
 
 def _fill_from_sample(
-    problem: Problem, inputs: tuple[Guarded, ...], memory: Memory, rng: np.random.Generator
+    problem: Problem, inputs: tuple[Guarded, ...], memory: Memory, rng: Any
 ) -> None:
     operation = problem.operation
     assert operation.sample is not None
@@ -136,6 +141,19 @@ def _fill_from_sample(
                 f"expected {each.array.shape}."
             )
         each.array[...] = memory.asarray(values)
+
+
+class _Louder:
+    """A generator whose normal numbers are multiplied, so that what follows from them fits."""
+
+    def __init__(self, rng: np.random.Generator, gain: float) -> None:
+        self._rng, self._gain = rng, gain
+
+    def __getattr__(self, name: str) -> Any:
+        draw = getattr(self._rng, name)
+        if name not in ("standard_normal", "normal"):
+            return draw
+        return lambda *args, **kwargs: draw(*args, **kwargs) * self._gain
 
 
 def _fill(array: Array, sequence: np.random.SeedSequence, memory: Memory) -> None:

@@ -45,8 +45,10 @@ class Gate:
     lets no single element be wrong. For the bound see `expected_outputs`.
     """
 
-    def __init__(self, problem: Problem, seed: int = 0, *, memory: Memory = HOST) -> None:
-        self.problem, self.memory = problem, memory
+    def __init__(
+        self, problem: Problem, seed: int = 0, *, gain: float = 1.0, memory: Memory = HOST
+    ) -> None:
+        self.problem, self.gain, self.memory = problem, gain, memory
         self.buffers = self._make_buffers(seed)
         started = perf_counter()
         self.expected = expected_outputs(self.buffers)
@@ -90,7 +92,7 @@ class Gate:
         return judge(outputs, self.expected, self.buffers)
 
     def _make_buffers(self, seed: int) -> Buffers:
-        return make_buffers(self.problem, seed, memory=self.memory)
+        return make_buffers(self.problem, seed, gain=self.gain, memory=self.memory)
 
     def _differs(self, executable: Executable, first: Outputs) -> str | None:
         again = run_once(executable, self.buffers)

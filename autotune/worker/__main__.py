@@ -88,7 +88,12 @@ def _measuring(hello: dict[str, Any], report: Callable[[str, int | None], None])
         raise DeviceNotFoundError(f"{device.address} is {device.identity}, not {hello['identity']}")
     session = Session(bench_for(device), report)
     actions: dict[str, Callable[[Session, Any], Answer]]
-    actions = {"measure": measure, "compile": compile_only, "race": race}
+    actions = {
+        "measure": measure,
+        "check": partial(measure, timed=False),
+        "compile": compile_only,
+        "race": race,
+    }
     bound = {do: partial(action, session) for do, action in actions.items()}
     return _Station(bound, lambda: session.spent)
 

@@ -34,8 +34,11 @@ class Attempt:
         return self.conditions.reasons
 
 
-def measure(session: Session, job: Job) -> Outcome:
-    """Build, check and time a candidate; whatever it raises becomes the outcome's reason."""
+def measure(session: Session, job: Job, *, timed: bool = True) -> Outcome:
+    """Build, check and time a candidate; whatever it raises becomes the outcome's reason.
+
+    One that is not `timed` has the gate's verdict and no samples.
+    """
     started = time.perf_counter()
     outcome = Outcome("failed")
     try:
@@ -51,11 +54,11 @@ def measure(session: Session, job: Job) -> Outcome:
             toolchain=session.bench.toolchain(),
             workspace_bytes=workspace_bytes(variant, problem, config),
         )
-        gate = session.gate(problem, job.seed)
+        gate = session.gate(problem, job.seed, job.gain)
         built = session.build(gate, variant, config)
         session.note_compiled(problem, variant)
         outcome = _with_verdict(outcome, built)
-        if built.verdict.passed:
+        if built.verdict.passed and timed:
             outcome = _timed(session, gate, built.executable, job, outcome)
         session.bench.synchronize()
     except BaseException as error:

@@ -28,7 +28,7 @@ class Job:
     `problem` is the text of a ProblemKey. `incumbent` is the median to beat: the candidate is
     dropped once it can no longer come within `margin` of it. `time_limit` holds for each phase
     (preparing the problem, building, checking, timing); a disturbed measurement of a candidate
-    that may win is repeated up to `retries` times.
+    that may win is repeated up to `retries` times. Inputs are multiplied by `gain`.
     """
 
     problem: str
@@ -44,6 +44,7 @@ class Job:
     budget: float = 2.0
     time_limit: float = 60.0
     retries: int = 2
+    gain: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

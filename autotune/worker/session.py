@@ -51,7 +51,7 @@ class Session:
         self._noted: set[str] = set()
         self._unchecked: Buffers | None = None
         self.futile_retries = 0
-        self._gate: tuple[tuple[str, int], Gate] | None = None
+        self._gate: tuple[tuple[str, int, float], Gate] | None = None
 
     def say(self, phase: str) -> None:
         """A phase begins: a new time limit holds."""
@@ -62,9 +62,9 @@ class Session:
         key = ProblemKey.parse(text)
         return Problem.from_key(registry.operation(key.operation), key)
 
-    def gate(self, problem: Problem, seed: int) -> Gate:
+    def gate(self, problem: Problem, seed: int, gain: float = 1.0) -> Gate:
         """The problem's gate; the arrays of the problem before are freed first."""
-        key = (problem.key.text, seed)
+        key = (problem.key.text, seed, gain)
         if self._gate is not None and self._suspect:
             self._gate[1].repair()
         self._suspect = False
@@ -73,7 +73,7 @@ class Session:
             gc.collect()
             self.bench.memory.release()
             self.say("preparing the problem")
-            self._gate = key, Gate(problem, seed, memory=self.bench.memory)
+            self._gate = key, Gate(problem, seed, gain=gain, memory=self.bench.memory)
         return self._gate[1]
 
     def note_compiled(self, problem: Problem, variant: Variant) -> None:

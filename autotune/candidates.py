@@ -1,0 +1,68 @@
+"""Which candidate stands for a variant, or for the policy, where one has to be named."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from autotune.asking import Wish
+from autotune.device import Device
+from autotune.errors import UserError
+from autotune.model import Candidate, Config, Problem, Variant
+from autotune.model.space import default_config, inadmissible, why_not
+from autotune.registry import registry
+from autotune.settings import settings
+from autotune.store import open_tuning_db
+from autotune_tuning_db import TrialRow
+
+
+def served_candidate(problem: Problem, device: Device, mode: str = "cold") -> Candidate:
+    """What dispatch serves: the policy's choice or, without one, what stands in for it."""
+    from autotune.serving import server
+
+    served = server().serve(problem, device, Wish(mode=mode))
+    return Candidate(served.variant, served.config)
+
+
+def candidate_of_variant(problem: Problem, device: Device, name: str) -> Candidate:
+    """A variant with its fastest config measured here, or its default one.
+
+    Raises UserError, with the reason, when it cannot run the problem on the device.
+    """
+    variant = registry.variant(problem.operation, name)
+    config, why = runnable_config(variant, problem, device)
+    if config is None:
+        raise UserError(f"{name} cannot run {problem} on {device.label}: {why}.")
+    return Candidate(name, fastest_measured(problem, device, variant) or config)
+
+
+def runnable_config(
+    variant: Variant, problem: Problem, device: Device
+) -> tuple[Config | None, str]:
+    """The default config; None and the reason for a variant that cannot run the problem there."""
+    reason = why_not(variant, problem, device.kind, device.limits)
+    config = None if reason else default_config(variant, problem, device)
+    return config, reason or ("" if config else "no config satisfies its constraints")
+
+
+def fastest_measured(problem: Problem, device: Device, variant: Variant) -> Config | None:
+    """The variant's fastest config among those measured here that can still be run, or None."""
+    if not settings().database.exists():
+        return None
+    with open_tuning_db(readonly=True) as store:
+        rows = store.trials(problem.key, device.identity)
+    return _fastest(row for row in rows if _counts(row, variant, problem, device))
+
+
+def _counts(row: TrialRow, variant: Variant, problem: Problem, device: Device) -> bool:
+    return (
+        row.variant == variant.name
+        and row.median is not None
+        and row.stage != "profile"
+        and inadmissible(variant, problem, row.config, device) is None
+    )
+
+
+def _fastest(rows: Iterable[TrialRow]) -> Config | None:
+    best = min(rows, key=lambda row: row.median or math.inf, default=None)
+    return Config(dict(best.config)) if best is not None else None
