@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.cuda.ahead import target
+from autotune.included import digest_of, files_of, read, without_comments
 
 if TYPE_CHECKING:
     from autotune.cuda.launch import CudaFunction
 
 Macro = int | float | str | bool
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
-_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
 _STANDARD = "-std=c++17"
 
 
@@ -36,37 +32,16 @@ class CudaSource:
     @property
     def text(self) -> str:
         """The file as it is now."""
-        return _read(self.path)
+        return read(self.path)
 
     def files(self) -> tuple[Path, ...]:
         """This file and all that it includes between quotes, in order of discovery."""
-        found: dict[Path, None] = {self.path: None}
-        waiting = [self.path]
-        while waiting:
-            file = waiting.pop()
-            for included in self._included_by(file):
-                if included not in found:
-                    found[included] = None
-                    waiting.append(included)
-        return tuple(found)
-
-    def _included_by(self, file: Path) -> Iterator[Path]:
-        for name in _INCLUDE.findall(_without_comments(_read(file))):
-            for folder in (file.parent, self.path.parent):
-                path = (folder / name).resolve()
-                if path.is_file():
-                    yield path
-                    break
+        return tuple(files_of(self.path))
 
     @property
     def digest(self) -> str:
         """Hash of all its files (without comments and empty lines) and options, 16 hex digits."""
-        parts = [*self.options]
-        for file in self.files():
-            code = _without_comments(_read(file))
-            lines = (line.strip() for line in code.splitlines())
-            parts += [file.name, *(line for line in lines if line)]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+        return digest_of(self.files(), self.options, without_comments)
 
     def compile(
         self,
@@ -113,17 +88,3 @@ class CudaSource:
 
 def _spelled(value: Macro) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
-
-
-def _without_comments(text: str) -> str:
-    return _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else " ", text)
-
-
-def _read(path: Path) -> str:
-    status = path.stat()
-    return _read_version(path, status.st_mtime_ns, status.st_size)
-
-
-@lru_cache(maxsize=256)
-def _read_version(path: Path, _changed: int, _size: int) -> str:
-    return path.read_text(encoding="utf-8")

@@ -77,8 +77,8 @@ def test_what_was_not_used_for_longest_goes_first(
             os.utime(file, (1000 + age, 1000 + age))
     size = sum(file.stat().st_size for file in files(private_home))
     source.compile({"TILE": 0})  # used again
-    monkeypatch.setattr(cubins, "LARGEST", size)
-    monkeypatch.setattr(cubins, "LOOK_EVERY", 1)
+    monkeypatch.setattr(cubins.KEPT, "largest", size)
+    monkeypatch.setattr(cubins.KEPT, "look_every", 1)
     source.compile({"TILE": 4})
     assert len(files(private_home)) == 4
     before = len(compiled)
@@ -93,7 +93,7 @@ def test_a_cache_that_cannot_be_written_costs_one_warning(
 ) -> None:
     private_home.mkdir()
     (private_home / "cache").write_text("a file where a directory should be")
-    monkeypatch.setattr(cubins, "_warned", False)
+    monkeypatch.setattr(cubins.KEPT, "warned", False)
     with pytest.warns(UserWarning, match="cannot keep compiled kernels.*AUTOTUNE_HOME"):
         first = source.compile()
     with warnings.catch_warnings():
