@@ -76,13 +76,20 @@ def _plan(content: Mapping[str, Any]) -> Plan:
             raise UserError(f"the setting {name} is {value!r}, not {kind}.")
     if not entries:
         raise UserError("it lists no problem; add a [[problem]].")
+    return Plan(listed_problems(entries), settings)
+
+
+def listed_problems(entries: Any) -> tuple[Problem, ...]:
+    """The problems of all [[problem]] of a file; UserError names the one that cannot be read."""
+    if not isinstance(entries, list):
+        raise UserError("write [[problem]] for each problem.")
     problems = []
     for number, entry in enumerate(entries, 1):
         try:
             problems += _problems(entry)
         except UserError as error:
             raise UserError(f"problem {number}: {error}") from None
-    return Plan(tuple(dict.fromkeys(problems)), settings)
+    return tuple(dict.fromkeys(problems))
 
 
 def _problems(entry: Any) -> list[Problem]:

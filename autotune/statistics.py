@@ -9,7 +9,14 @@ from collections.abc import Sequence
 
 from autotune_policies import Interval, median_interval
 
-__all__ = ["Interval", "median_interval", "ratio_interval", "spread", "two_levels"]
+__all__ = [
+    "Interval",
+    "median_interval",
+    "ratio_interval",
+    "spread",
+    "two_levels",
+    "unpaired_ratio",
+]
 
 
 def ratio_interval(one: Sequence[float], other: Sequence[float]) -> Interval:
@@ -24,6 +31,24 @@ def ratio_interval(one: Sequence[float], other: Sequence[float]) -> Interval:
     found = median_interval(logs)
     return Interval(
         math.exp(found.median), math.exp(found.low), math.exp(found.high), found.coverage
+    )
+
+
+def unpaired_ratio(one: Sequence[float], other: Sequence[float]) -> Interval:
+    """Ratio of the medians of two samples that were taken apart, one/other, with its interval.
+
+    The ends are those of two intervals, each of 97.5%, so that both hold together with 95%
+    (Bonferroni); the coverage says less when there are too few samples for that. What slowed one
+    of them alone is in the ratio. Raises ValueError without samples or for times <= 0.
+    """
+    if min((*one, *other), default=0.0) <= 0.0:
+        raise ValueError("a ratio needs times of both, all above zero.")
+    above, below = (median_interval(samples, 0.975) for samples in (one, other))
+    return Interval(
+        above.median / below.median,
+        above.low / below.high,
+        above.high / below.low,
+        max(0.0, above.coverage + below.coverage - 1.0),
     )
 
 

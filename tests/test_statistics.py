@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.statistics import median_interval, ratio_interval, spread, two_levels
+from autotune.statistics import median_interval, ratio_interval, spread, two_levels, unpaired_ratio
 
 times = st.floats(min_value=1e-9, max_value=1e3, allow_nan=False)
 samples = st.lists(times, min_size=1, max_size=120)
@@ -54,3 +54,23 @@ def test_two_levels_are_found_and_a_single_slow_sample_is_not_one() -> None:
 def test_spread_is_the_distance_of_the_quartiles_over_the_median() -> None:
     assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(2.0 / 3.0)
     assert spread([1.0, 9.0]) == 0.0
+
+
+def test_samples_taken_apart_give_the_ratio_of_medians_and_the_outer_ends() -> None:
+    slow, fast = [2.0, 2.2, 2.1, 2.3, 2.4, 1.9, 2.05], [1.0, 1.1, 1.05, 0.9, 0.95, 1.02, 1.01]
+    found = unpaired_ratio(slow, fast)
+    assert found.median == pytest.approx(2.1 / 1.01)
+    assert (found.low, found.high) == pytest.approx((1.9 / 1.1, 2.4 / 0.9))
+    assert found.coverage == pytest.approx(1.0 - 4.0 * 2.0**-7)
+    assert not unpaired_ratio(slow[:5], fast).covers
+    with pytest.raises(ValueError, match="above zero"):
+        unpaired_ratio([], fast)
+
+
+@given(samples, samples)
+def test_a_ratio_of_samples_taken_apart_lies_in_its_interval(
+    one: list[float], other: list[float]
+) -> None:
+    found = unpaired_ratio(one, other)
+    assert found.low <= found.median * (1 + 1e-12)
+    assert found.median <= found.high * (1 + 1e-12)
