@@ -41,7 +41,7 @@ def unpaired_ratio(one: Sequence[float], other: Sequence[float]) -> Interval:
     (Bonferroni); the coverage says less when there are too few samples for that. What slowed one
     of them alone is in the ratio. Raises ValueError without samples or for times <= 0.
     """
-    if min((*one, *other), default=0.0) <= 0.0:
+    if not one or not other or min(*one, *other) <= 0.0:
         raise ValueError("a ratio needs times of both, all above zero.")
     above, below = (median_interval(samples, 0.975) for samples in (one, other))
     return Interval(
