@@ -17,6 +17,8 @@ from typing import Any
 
 from autotune.cuda.source import CudaSource
 from autotune.model import Operation, Variant
+from autotune.native.kernel import NativeKernel
+from autotune.native.source import NativeSource
 from autotune.source import absolute_module, function_text, imports_in, names_in, source_file
 
 TOOLCHAIN = frozenset({"llvmlite", "numba", "numpy", "threadpoolctl"})
@@ -24,7 +26,7 @@ TOOLCHAIN = frozenset({"llvmlite", "numba", "numpy", "threadpoolctl"})
 
 _ENGINE = frozenset({"autotune", "autotune_policies", "autotune_tuning_db"})
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
-_NOT_SOURCE = frozenset({"name", "doc", "source", "build", "operation"})
+_NOT_SOURCE = frozenset({"name", "doc", "source", "build", "operation", "unit", "published"})
 
 
 def reach(root: Any, *, after: Reach | None = None) -> Reach:
@@ -47,13 +49,15 @@ class Reach:
     """A walk over live objects.
 
     `facts` are texts that together identify the source; `dispatchers` are the numba functions met,
-    `entries` those of them that Python code calls, `homes` the packages followed into.
+    `entries` those of them that Python code calls, `homes` the packages followed into; `openmp` is
+    the C compiler on whose OpenMP runtime a kernel in C or Fortran runs, if one was met.
     """
 
     def __init__(self, homes: Iterable[str] = (), after: Reach | None = None) -> None:
         self.facts: set[str] = set()
         self.dispatchers: list[Any] = []
         self.entries: list[Any] = []
+        self.openmp = ""
         self.homes: set[str] = set(homes) - {""} - _ENGINE - TOOLCHAIN
         self._inside = 0
         self._seen: dict[int, Any] = {}
@@ -106,7 +110,8 @@ class Reach:
             (partial, lambda v, label: self._visit_all((v.func, v.args, v.keywords), label)),
             (Variant, self._visit_variant),
             (Operation, self._visit_operation),
-            (CudaSource, self._visit_cuda),
+            (CudaSource | NativeSource, self._visit_compiled),
+            (NativeKernel, self._visit_native),
             (property, lambda v, label: self._visit_all((v.fget, v.fset, v.fdel), label)),
             (staticmethod | classmethod, lambda v, label: self.visit(v.__func__, label)),
         )
@@ -134,9 +139,13 @@ class Reach:
         self.homes.add(_top(operation.reference))
         self._visit_fields(operation, label)
 
-    def _visit_cuda(self, source: CudaSource, label: str) -> None:
+    def _visit_compiled(self, source: CudaSource | NativeSource, label: str) -> None:
         with contextlib.suppress(OSError):
             self.facts.add(f"{label} compiles {source.digest}")
+
+    def _visit_native(self, kernel: NativeKernel, label: str) -> None:
+        self.openmp = kernel.openmp
+        self.visit(kernel.source, label)
 
     def _visit_fields(self, value: Any, label: str) -> None:
         self.facts.add(f"{label} is {type(value).__qualname__}")

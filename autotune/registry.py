@@ -12,7 +12,7 @@ from autotune.errors import DeclarationError, UnknownNameError
 from autotune.model.operation import Operation, Tensor, parse_tensors
 from autotune.model.problem import Config, Problem
 from autotune.model.tunable import Tunable
-from autotune.model.variant import Intermediate, Pass, Requirement, Run, Variant
+from autotune.model.variant import Intermediate, Pass, Requirement, Run, Unit, Variant
 
 
 class Registry:
@@ -153,6 +153,7 @@ def variant(
     constraints: Sequence[str] = (),
     requires: Sequence[Requirement] = (),
     blas: Literal["serial", "parallel"] | None = None,
+    unit: Unit | None = None,
     deterministic: bool | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare a variant of an operation; the decorated function is returned unchanged.
@@ -181,6 +182,7 @@ def variant(
             constraints=tuple(constraints),
             requires=tuple(requires),
             blas=blas,
+            unit=unit,
             deterministic=deterministic,
             returns=not builder and not _takes_outputs(parameters, target),
             source=function,

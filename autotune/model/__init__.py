@@ -1,10 +1,17 @@
-"""The nouns: Operation, Variant, Pass, Problem, Config, Candidate, Prediction."""
+"""The nouns: Operation, Variant, Pass, Problem, Config, Candidate, Prediction, Published."""
 
 from autotune.model.operation import Operation, Tensor
 from autotune.model.problem import Candidate, Config, Problem
-from autotune.model.traits import Prediction, is_deterministic, predict, workspace_bytes
+from autotune.model.published import Published
+from autotune.model.traits import (
+    PassPrediction,
+    Prediction,
+    is_deterministic,
+    predict,
+    workspace_bytes,
+)
 from autotune.model.tunable import Choice, Placement, PowerOfTwo, Range, Threads
-from autotune.model.variant import Intermediate, Pass, Requirement, Variant
+from autotune.model.variant import Intermediate, Pass, Requirement, Unit, Variant
 
 __all__ = [
     "Candidate",
@@ -13,14 +20,17 @@ __all__ = [
     "Intermediate",
     "Operation",
     "Pass",
+    "PassPrediction",
     "Placement",
     "PowerOfTwo",
     "Prediction",
     "Problem",
+    "Published",
     "Range",
     "Requirement",
     "Tensor",
     "Threads",
+    "Unit",
     "Variant",
     "is_deterministic",
     "predict",

@@ -11,6 +11,7 @@ from typing import Any
 
 from autotune.errors import DeclarationError, ShapeError, UnknownNameError, UserError
 from autotune.model.expression import evaluate, expression
+from autotune.model.published import Published
 
 _TENSOR = re.compile(r"(\w+)\[([\w,\s]*)\](?::(\w+))?")
 
@@ -63,7 +64,7 @@ class Operation:
     `reference(*inputs, **flags, **scalars)` takes float64 arrays and returns the outputs in order;
     `plain` is the same in the problem's dtype and sets what error the arithmetic makes unavoidable
     (by default the reference itself, run in that dtype). An output that bears an input's name is
-    updated in place.
+    updated in place. `published` are the counts of publications.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Operation:
     tolerance: Mapping[str, float] = field(default_factory=dict)
     residuals: tuple[str, ...] = ()
     sample: Callable[..., Any] | None = field(default=None, repr=False)
+    published: tuple[Published, ...] = ()
     doc: str = ""
 
     def __post_init__(self) -> None:
@@ -102,6 +104,8 @@ class Operation:
                     f"operation {self.name}: the expression {text!r} uses the undeclared name "
                     f"{min(missing)}."
                 )
+        for count in self.published:
+            count.check(self.name, known)
 
     @property
     def updated(self) -> frozenset[str]:

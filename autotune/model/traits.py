@@ -1,4 +1,4 @@
-"""What a variant's declared passes imply: determinism, workspace, atomics, traffic."""
+"""What a variant's declared passes imply: determinism, workspace, atomics, traffic, parallelism."""
 
 from __future__ import annotations
 
@@ -9,12 +9,38 @@ from typing import Any
 
 from autotune.model.expression import ceil_div, evaluate
 from autotune.model.problem import Problem, dtype_itemsize
-from autotune.model.variant import Pass, Variant, spread
+from autotune.model.variant import Axes, Pass, Variant, spread
+
+
+@dataclass(frozen=True, slots=True)
+class PassPrediction:
+    """Counts of one pass.
+
+    `workers` is the number of tiles of its parallel axes, and `steps` how many one worker takes one
+    after the other; a pass without parallel or without sequential axes names no workers (None).
+    `cache_bytes` are what all workers read, each what lies in its tiles: where they share a cache,
+    it delivers so much while memory delivers `bytes_read`.
+    """
+
+    name: str
+    elements_read: int
+    elements_written: int
+    bytes_read: int
+    bytes_written: int
+    cache_bytes: int
+    atomics: int
+    launches: int
+    flops: int
+    workers: int | None
+    steps: int
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Counts read off a declaration before anything runs; bytes, additions, launches, flops."""
+    """Counts read off a declaration before anything runs; bytes, additions, launches, flops.
+
+    Totals of `passes`, but for `flops`: where no pass declares any, the operation's own.
+    """
 
     bytes_read: int
     bytes_written: int
@@ -22,6 +48,9 @@ class Prediction:
     launches: int
     flops: int
     workspace_bytes: int
+    elements_read: int = 0
+    elements_written: int = 0
+    passes: tuple[PassPrediction, ...] = ()
 
     @property
     def bytes_moved(self) -> int:
@@ -75,54 +104,105 @@ def predict(variant: Variant, problem: Problem, config: Mapping[str, Any]) -> Pr
     that is not a dim of the array.
     """
     names = values(problem, config)
-    elements = _array_elements(variant, problem, config)
-    read, written, atomics, flops = 0, 0, 0, 0
-    for each in variant.passes:
-        flops += int(evaluate(each.flops, names))
-        for array, times in spread(each.reads).items():
-            count, size = elements[array]
-            read += math.ceil(count * evaluate(times, names)) * size
-        for array, how in each.writes.items():
-            count, size = elements[array]
-            written += count * size
-            if how == "atomic":
-                atomics += count * _sharers(each, _dims(variant, array), names)
+    arrays = _arrays(variant, problem, config)
+    passes = tuple(_pass_prediction(each, arrays, names) for each in variant.passes)
     return Prediction(
-        bytes_read=read,
-        bytes_written=written,
-        atomics=atomics,
-        launches=sum(int(evaluate(each.launches, names)) for each in variant.passes),
-        flops=flops or problem.flops,
+        bytes_read=sum(each.bytes_read for each in passes),
+        bytes_written=sum(each.bytes_written for each in passes),
+        atomics=sum(each.atomics for each in passes),
+        launches=sum(each.launches for each in passes),
+        flops=sum(each.flops for each in passes) or problem.flops,
         workspace_bytes=workspace_bytes(variant, problem, config),
+        elements_read=sum(each.elements_read for each in passes),
+        elements_written=sum(each.elements_written for each in passes),
+        passes=passes,
     )
 
 
-def _sharers(each: Pass, dims: tuple[str, ...], names: Mapping[str, Any]) -> int:
-    """How many workers add into one element of an array over `dims`."""
-    sharers = 1
-    for axis, tile in spread(each.parallel).items():
-        if axis not in dims:
-            sharers *= ceil_div(names[axis], int(evaluate(tile, names)))
-    return sharers
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """An array of the candidate: its dims as declared, its elements, bytes of one."""
+
+    dims: tuple[str, ...]
+    elements: int
+    itemsize: int
 
 
-def _dims(variant: Variant, array: str) -> tuple[str, ...]:
+def _pass_prediction(
+    each: Pass, arrays: Mapping[str, _Array], names: Mapping[str, Any]
+) -> PassPrediction:
+    tiles, sequential = _tiles(each.parallel, names), _tiles(each.sequential, names)
+    workers = None
+    if tiles and sequential:
+        workers = math.prod(ceil_div(names[axis], tile) for axis, tile in tiles.items())
+    read, bytes_read, cache_bytes = 0, 0, 0
+    for name, times in spread(each.reads).items():
+        array, sweeps = arrays[name], evaluate(times, names)
+        count = math.ceil(array.elements * sweeps)
+        read += count
+        bytes_read += count * array.itemsize
+        cache_bytes += math.ceil(_reached(array, tiles, workers, names) * sweeps) * array.itemsize
+    written = [arrays[name] for name in each.writes]
+    return PassPrediction(
+        name=each.name,
+        elements_read=read,
+        elements_written=sum(array.elements for array in written),
+        bytes_read=bytes_read,
+        bytes_written=sum(array.elements * array.itemsize for array in written),
+        cache_bytes=cache_bytes,
+        atomics=sum(
+            array.elements * _sharers(array, tiles, names)
+            for array, how in zip(written, each.writes.values(), strict=True)
+            if how == "atomic"
+        ),
+        launches=int(evaluate(each.launches, names)),
+        flops=int(evaluate(each.flops, names)),
+        workers=workers,
+        steps=math.prod(
+            ceil_div(min(names[axis], tiles.get(axis, names[axis])), tile)
+            for axis, tile in sequential.items()
+        ),
+    )
+
+
+def _tiles(axes: Axes, names: Mapping[str, Any]) -> dict[str, int]:
+    """The tile of each axis; at least 1, also where the axis is empty."""
+    return {axis: max(int(evaluate(tile, names)), 1) for axis, tile in spread(axes).items()}
+
+
+def _sharers(array: _Array, tiles: Mapping[str, int], names: Mapping[str, Any]) -> int:
+    """How many workers add into one element of an array."""
+    return math.prod(
+        ceil_div(names[axis], tile) for axis, tile in tiles.items() if axis not in array.dims
+    )
+
+
+def _reached(
+    array: _Array, tiles: Mapping[str, int], workers: int | None, names: Mapping[str, Any]
+) -> int:
+    """Elements of an array that all workers read together, each of them within its tiles.
+
+    An array that is laid out otherwise than by dims is taken to be read once.
+    """
+    if workers is None or not all(dim in names for dim in array.dims):
+        return array.elements
+    own = math.prod(min(tiles.get(dim, names[dim]), names[dim]) for dim in array.dims)
+    return workers * own
+
+
+def _arrays(variant: Variant, problem: Problem, config: Mapping[str, Any]) -> dict[str, _Array]:
+    """Every array that a pass may name."""
     operation = variant.operation
-    declared = {t.name: t.dims for t in (*operation.inputs, *operation.outputs)}
-    declared |= {a.name: tuple(str(d) for d in a.dims) for a in variant.intermediates}
-    return declared[array]
-
-
-def _array_elements(
-    variant: Variant, problem: Problem, config: Mapping[str, Any]
-) -> dict[str, tuple[int, int]]:
-    """Per array: number of elements and bytes of one."""
-    operation = variant.operation
-    counts = {
-        t.name: (math.prod(t.shape(problem.sizes)), dtype_itemsize(problem.element_type(t.dtype)))
+    found = {
+        t.name: _Array(
+            t.dims,
+            math.prod(t.shape(problem.sizes)),
+            dtype_itemsize(problem.element_type(t.dtype)),
+        )
         for t in (*operation.inputs, *operation.outputs)
     }
     shapes = intermediate_shapes(variant, problem, config)
     for array, (shape, dtype) in zip(variant.intermediates, shapes, strict=True):
-        counts[array.name] = (math.prod(shape), dtype_itemsize(dtype))
-    return counts
+        dims = tuple(str(dim) for dim in array.dims)
+        found[array.name] = _Array(dims, math.prod(shape), dtype_itemsize(dtype))
+    return found

@@ -82,6 +82,28 @@ class Intermediate:
 
 
 @dataclass(frozen=True, slots=True)
+class Unit:
+    """What does a variant's arithmetic, for predictions.
+
+    `kind` is "loop" for operands that come from a cache each time, "vector" for registers,
+    "matrix" for matrix units and vendors' matrix products. `dtype` is what the unit multiplies
+    (None: the problem's; "tf32" is a name of this place only), `times` how many of its operations
+    stand for one of the declared ones.
+    """
+
+    kind: Literal["loop", "vector", "matrix"] = "loop"
+    dtype: str | None = None
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("loop", "vector", "matrix") or self.times < 1:
+            raise DeclarationError(
+                f"unit {self.kind!r} times {self.times}: a unit is loop, vector or matrix, "
+                "times 1 or more."
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Requirement:
     """Something the machine must offer; `missing()` says why not, or None."""
 
@@ -96,7 +118,7 @@ class Variant:
     `build(problem, config)` returns `run(*inputs, *fresh outputs, *intermediates, *scalars)`,
     which fills the outputs. With `returns=True` run takes inputs and scalars only and returns the
     outputs. `constraints` are expressions over dims, flags, itemsize, tunables and the limits of
-    the kind of device (MACHINE_LIMITS).
+    the kind of device (MACHINE_LIMITS). `unit` is what does its arithmetic, for predictions.
     """
 
     name: str
@@ -110,6 +132,7 @@ class Variant:
     constraints: tuple[str, ...] = ()
     requires: tuple[Requirement, ...] = ()
     blas: Literal["serial", "parallel"] | None = None
+    unit: Unit | None = None
     returns: bool = False
     deterministic: bool | None = None
     source: Callable[..., Any] | None = field(default=None, repr=False)
@@ -146,6 +169,11 @@ class Variant:
     def tunable_names(self) -> tuple[str, ...]:
         """Names of the tunables in declared order."""
         return tuple(tunable.name for tunable in self.tunables)
+
+    @property
+    def arithmetic(self) -> Unit:
+        """The declared unit; BLAS is a matrix unit, and else there are loops."""
+        return self.unit or Unit("matrix" if self.blas else "loop")
 
     def unavailable(self) -> str | None:
         """Why this machine cannot run it (first missing requirement), or None."""
