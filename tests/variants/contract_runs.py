@@ -28,12 +28,20 @@ def smallest_tiles(variant: Variant, problem: Problem) -> Config:
 
 
 def random_inputs(problem: Problem, scale: float, seed: int = 5) -> tuple[Array, ...]:
-    """Standard-normal inputs, q and k times `scale`; out and lse as attention returns them."""
+    """Standard-normal inputs, q and k or x times `scale`; out and lse as attention returns them.
+
+    Where an operation has another sample, and not because of out and lse, that is what is scaled.
+    """
     rng = np.random.default_rng(seed)
+    operation = problem.operation
+    names = [tensor.name for tensor in operation.inputs]
+    if operation.sample is not None and "lse" not in names:
+        drawn = operation.sample(problem, rng)
+    else:
+        drawn = [rng.standard_normal(tensor.shape(problem.sizes)) for tensor in operation.inputs]
     arrays = {}
-    for tensor in problem.operation.inputs:
-        values = rng.standard_normal(tensor.shape(problem.sizes))
-        arrays[tensor.name] = (values * (scale if tensor.name in "qk" else 1)).astype(problem.dtype)
+    for name, values in zip(names, drawn, strict=True):
+        arrays[name] = (values * (scale if name in ("q", "k", "x") else 1)).astype(problem.dtype)
     if "lse" in arrays:
         from autotune_variants.attention.reference import forward
 

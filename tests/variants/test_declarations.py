@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from contract_sizes import typical
 
 import autotune_variants  # noqa: F401
 from autotune.device import local_cpu
@@ -88,7 +89,7 @@ def test_every_variant_is_deterministic(declared: Variant) -> None:
 @pytest.mark.parametrize("declared", built_in())
 def test_every_variant_has_a_default_for_tiny_and_large_sizes(declared: Variant) -> None:
     for n in (1, 4096):
-        problem = Problem.of(declared.operation, {"B": 1, "H": 1, "N": n, "D": 64})
+        problem = Problem.of(declared.operation, typical(declared.operation.name, n))
         assert default_config(declared, problem, local_cpu()) is not None
 
 

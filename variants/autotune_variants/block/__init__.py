@@ -1,0 +1,1 @@
+"""The transformer block: operations, and variants composed of those of its parts."""

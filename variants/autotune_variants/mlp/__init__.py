@@ -1,0 +1,1 @@
+"""The gated MLP, alone and behind a normalisation: operations and their variants."""

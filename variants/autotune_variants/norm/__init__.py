@@ -1,0 +1,1 @@
+"""RMS normalisation: operations and their variants."""
