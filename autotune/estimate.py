@@ -1,56 +1,122 @@
-"""A rough time from a prediction, to order candidates that nobody has measured yet."""
+"""A rough time from a prediction, to order candidates that nobody has measured yet.
+
+Work and depth (Brent 1974): a pass takes as long as its most used resource needs for the work, or
+as its longest chain of steps needs one after the other. The roofline (Williams, Waterman, Patterson
+2009) is what is left when every worker that the device has is busy and no step waits.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from autotune.model.problem import Problem
-from autotune.model.traits import predict
+from autotune.model.traits import PassPrediction, predict
 from autotune.model.variant import Variant
+from autotune.rates import Rates, nominal_rates
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
-    """Nominal rates: what orders candidates, never what is reported as a time.
+class Estimate:
+    """Seconds that each resource needs for a pass, or for all passes of a candidate.
 
-    The numbers are round figures for one server core with AVX2 or AVX-512; only their ratios
-    matter.
+    `depth` is the longest chain of steps. `roofline` is the larger of traffic and arithmetic with
+    the whole device at work: a candidate that moves and computes what it declares is not faster.
     """
 
-    bytes_per_second: float = 6e9
-    blas_flops_per_second: float = 60e9
-    loop_flops_per_second: float = 8e9
-    atomics_per_second: float = 5e7
-    launch_seconds: float = 5e-6
+    roofline: float
+    memory: float
+    cache: float
+    arithmetic: float
+    depth: float
+    atomics: float
+    launches: float
+    seconds: float
 
-
-GPU = Rates(
-    bytes_per_second=4e12,
-    blas_flops_per_second=4e13,
-    loop_flops_per_second=2e13,
-    atomics_per_second=2e11,
-    launch_seconds=4e-6,
-)
-"""Round figures for a data-centre GPU of 2023."""
+    @property
+    def limit(self) -> str:
+        """What takes longest: memory, cache, arithmetic, depth, atomics or launches."""
+        names = ("memory", "cache", "arithmetic", "depth", "atomics", "launches")
+        return max(names, key=lambda name: float(getattr(self, name)))
 
 
 def estimate_seconds(
     variant: Variant, problem: Problem, config: Mapping[str, Any], rates: Rates | None = None
 ) -> float:
-    """Roofline-style estimate in seconds: traffic or arithmetic, plus atomics and launches.
+    """The estimated time of a candidate in seconds, by these rates or by nominal ones."""
+    return estimate(variant, problem, config, rates).seconds
 
-    By the rates of one core, or of a GPU, unless others are given.
-    """
-    rates = rates or (GPU if variant.device == "cuda" else Rates())
-    counts = predict(variant, problem, config)
+
+def estimate(
+    variant: Variant, problem: Problem, config: Mapping[str, Any], rates: Rates | None = None
+) -> Estimate:
+    """What the passes of a candidate need, one pass after the other."""
+    rates = rates or nominal_rates(variant.device)
     threads = max(int(config.get("threads", 1)), 1)
-    flops_rate = rates.blas_flops_per_second if variant.blas else rates.loop_flops_per_second
-    if problem.itemsize == 4:
-        flops_rate *= 2
-    traffic = (counts.bytes_moved or sum(problem.compulsory_bytes)) / rates.bytes_per_second
-    arithmetic = counts.flops / flops_rate
-    launches = counts.launches * rates.launch_seconds * (1 if threads == 1 else 2)
-    atomics = counts.atomics / rates.atomics_per_second
-    return (max(traffic, arithmetic) + atomics) / threads + launches
+    at_work = threads if variant.device == "cpu" else rates.workers
+    rate = rates.flops_of(variant.arithmetic, problem.dtype) / variant.arithmetic.times
+    parts = [
+        _of_pass(each, rates, at_work, rate, regions=2 if threads > 1 else 1)
+        for each in _passes(variant, problem, config)
+    ]
+    return Estimate(*(sum(getattr(part, name.name) for part in parts) for name in fields(Estimate)))
+
+
+def _of_pass(
+    each: PassPrediction, rates: Rates, at_work: int, flops: float, *, regions: int
+) -> Estimate:
+    """One pass, by no more workers than it has; `flops` are a worker's per second.
+
+    Threads that have to be gathered make a launch twice as long (`regions`).
+    """
+    busy = at_work if each.workers is None else min(at_work, max(each.workers, 1))
+    waves = math.ceil((each.workers or 0) / (at_work * rates.resident))
+    traffic = (each.bytes_read, each.bytes_written)
+    roofline = max(
+        rates.memory_seconds(*traffic, rates.workers), each.flops / (flops * rates.workers)
+    )
+    memory = rates.memory_seconds(*traffic, busy)
+    cache = each.cache_bytes / (rates.cache * busy)
+    arithmetic = each.flops / (flops * busy)
+    depth = waves * each.steps * rates.step
+    atomics = each.atomics / (rates.atomics * at_work)
+    launches = each.launches * rates.launch * regions
+    seconds = max(memory, cache, arithmetic, depth) + atomics + launches
+    return Estimate(roofline, memory, cache, arithmetic, depth, atomics, launches, seconds)
+
+
+def _passes(
+    variant: Variant, problem: Problem, config: Mapping[str, Any]
+) -> tuple[PassPrediction, ...]:
+    """The passes as declared; what is not declared is taken from the operation.
+
+    Without traffic: one pass that moves what no arrangement avoids. Without flops: the operation's,
+    in the pass that moves most.
+    """
+    counts = predict(variant, problem, config)
+    passes = counts.passes
+    if not counts.bytes_moved:
+        read, written = problem.compulsory_bytes
+        return (_undeclared(read, written, counts.launches, counts.flops),)
+    if any(each.flops for each in passes):
+        return passes
+    busiest = max(passes, key=lambda each: each.bytes_read + each.bytes_written)
+    return tuple(replace(each, flops=counts.flops) if each is busiest else each for each in passes)
+
+
+def _undeclared(read: int, written: int, launches: int, flops: int) -> PassPrediction:
+    return PassPrediction(
+        name="undeclared",
+        elements_read=0,
+        elements_written=0,
+        bytes_read=read,
+        bytes_written=written,
+        cache_bytes=read,
+        atomics=0,
+        launches=launches,
+        flops=flops,
+        workers=None,
+        steps=1,
+    )

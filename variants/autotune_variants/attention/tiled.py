@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotune import Choice, Intermediate, Placement, Threads, variant
+from autotune import Choice, Intermediate, Placement, Threads, Unit, variant
 from autotune_variants.attention import tiled_passes as passes
 from autotune_variants.attention.operations import attention, attention_backward, attention_train
 from autotune_variants.blas import blas_gemm, needs_blas
@@ -79,6 +79,7 @@ def _declare_with(
         constraints=_CONSTRAINTS,
         requires=(needs_blas,) if products == "blas" else (),
         blas="serial" if products == "blas" else None,
+        unit=Unit("matrix" if products == "blas" else "vector"),
     )(builder)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autotune import Choice, Intermediate, Pass
+from autotune import Choice, Intermediate, Pass, Unit
 from autotune.model import Operation
 from autotune_variants.attention.cuda import tiled_passes as passes
 from autotune_variants.attention.cuda import tiled_space as space
@@ -23,13 +23,14 @@ _SPREAD = Choice("spread", (False, True))  # copies issued between products, not
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Kernels of one arithmetic: its dtypes, and where its search starts (split, step)."""
+    """Kernels of one arithmetic: its dtypes and unit, and where its search starts (split, step)."""
 
     name: str
     doc: str
     dtypes: tuple[str, ...]
     forward: tuple[int, int]
     backward: tuple[int, int]
+    unit: Unit
     atomic_forward: tuple[int, int] = (2, 64)
     atomic_backward: tuple[int, int] = (2, 64)
     atomic: bool = True
@@ -44,6 +45,7 @@ FAMILIES = (
         ("float64",),
         forward=(2, 64),
         backward=(2, 64),
+        unit=Unit("matrix"),
         atomic_forward=(3, 96),
         atomic_backward=(2, 32),
         stored=True,
@@ -54,6 +56,7 @@ FAMILIES = (
         ("float32",),
         forward=(2, 128),
         backward=(2, 64),
+        unit=Unit("matrix", "tf32", 3),
         atomic_forward=(2, 128),
         stored=True,
     ),
@@ -63,6 +66,7 @@ FAMILIES = (
         ("bfloat16", "float16"),
         forward=(2, 128),
         backward=(2, 64),
+        unit=Unit("matrix", "tf32"),
         atomic=False,
     ),
     Family(
@@ -71,6 +75,7 @@ FAMILIES = (
         ("float32",),
         forward=(2, 64),
         backward=(2, 64),
+        unit=Unit("vector"),
         atomic=False,
         simt=True,
     ),
@@ -104,6 +109,7 @@ def _declare(
         passes=declared,
         intermediates=temporaries,
         tunables=(*space.COMMON, *tunables),
+        unit=family.unit,
         constraints=(*space.ADMITTED, *constraints),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autotune import Choice, Intermediate, Pass
+from autotune import Choice, Intermediate, Pass, Unit
 from autotune.cuda import CudaSource
 from autotune.model import Operation
 from autotune.model.expression import evaluate
@@ -126,6 +126,7 @@ def _declare(
         passes=passes,
         intermediates=temporaries,
         tunables=(_KEYS,) if streams else (),
+        unit=Unit("matrix") if source is HALF else Unit("matrix", "float16", 3),
         constraints=(
             *admitted,
             f"D <= {128 if source is HALF else 64}",

@@ -1,0 +1,87 @@
+"""The estimate against what was measured: the shipped policy of the H200.
+
+Regret is the measured time of the variant that the estimate puts first, over that of the fastest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from autotune.estimate import estimate_seconds
+from autotune.model import Problem
+from autotune.model.space import default_config, why_not
+from autotune.plugins import load_plugins
+from autotune.registry import registry
+from autotune_policies import Policy, load_shipped
+
+H200 = {
+    "compute": 90,
+    "sms": 132,
+    "shared_per_block": 232_448,
+    "shared_per_sm": 233_472,
+    "registers_per_sm": 65_536,
+    "max_threads_per_block": 1024,
+    "max_threads_per_sm": 2048,
+    "warp": 32,
+    "device_memory": 150_117_679_104,
+    "l2_bytes": 62_914_560,
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """What declarations ask of an H200."""
+
+    limits: Mapping[str, int] = field(default_factory=lambda: H200)
+
+    def thread_counts(self) -> tuple[int, ...]:
+        return (1,)
+
+    def placements(self) -> tuple[str, ...]:
+        return ("free",)
+
+
+def order(problem: Problem) -> list[str]:
+    """Variants by the estimated time of their defaults."""
+    times = {}
+    for variant in registry.variants(problem.operation):
+        if why_not(variant, problem, "cuda", H200) is None:
+            config = default_config(variant, problem, Card())
+            if config is not None:
+                times[variant.name] = estimate_seconds(variant, problem, config)
+    return sorted(times, key=lambda name: times[name])
+
+
+def measured() -> list[Policy]:
+    load_plugins()
+    policies, _ = load_shipped()
+    found = [each for each in policies if "sm90-132sm" in each.device and each.mode == "cold"]
+    if not found:
+        pytest.skip("no policy of an H200 is shipped")
+    return found
+
+
+def test_the_first_proposal_is_near_the_fastest_that_was_measured() -> None:
+    regrets = []
+    for policy in measured():
+        problem = Problem.from_key(registry.operation(policy.problem.operation), policy.problem)
+        seconds = {choice.variant: choice.seconds for choice in policy.variants}
+        first = next(name for name in order(problem) if name in seconds)
+        regrets.append(seconds[first] / min(seconds.values()))
+    assert len(regrets) > 20
+    assert math.exp(sum(map(math.log, regrets)) / len(regrets)) < 1.3
+    assert max(regrets) < 3.0
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_short_16_bit_inputs_go_to_matrix_units_too(dtype: str) -> None:
+    """Measured at N=128: the arrangements without them take three times as long."""
+    load_plugins()
+    problem = Problem.of(registry.operation("attention_train"), (2, 1, 128, 64), dtype)
+    found = order(problem)
+    assert found[0] == "cuda_mma"
+    assert found.index("cuda_arranged_recomputed") > 3
