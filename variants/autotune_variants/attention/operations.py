@@ -6,6 +6,7 @@ from typing import Any
 
 from autotune import operation
 from autotune.arrays import array_dtype
+from autotune_variants.attention import published
 from autotune_variants.attention.reference import (
     Array,
     forward,
@@ -36,6 +37,7 @@ _SHAPE: dict[str, Any] = {
     flops="2*B*H*Nq*Nk*(D + Dv)",
     tolerance={"out": 2.0, "lse": 2.0},
     plain=plain_forward,
+    published=published.FORWARD,
 )
 def attention(q: Array, k: Array, v: Array, *, causal: bool, scale: float) -> tuple[Array, Array]:
     """softmax(scale * Q K^T) V, and lse, the natural log of each row's sum of exponentials.
@@ -73,6 +75,7 @@ def _consistent_sample(problem: Any, rng: Any) -> tuple[Array, ...]:
     tolerance={"grad_q": 3.0, "grad_k": 3.0, "grad_v": 3.0},
     sample=_consistent_sample,
     plain=plain_gradients,
+    published=published.BACKWARD,
 )
 def attention_backward(
     q: Array,
@@ -102,6 +105,7 @@ def attention_backward(
     flops="4*B*H*Nq*Nk*(2*D + Dv)",
     tolerance={"out": 2.0, "grad_q": 3.0, "grad_k": 3.0, "grad_v": 3.0},
     plain=plain_train,
+    published=published.TRAIN,
 )
 def attention_train(
     q: Array, k: Array, v: Array, grad_out: Array, *, causal: bool, scale: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autotune import operation
 from autotune_variants.attention.reference import Array, one_query, plain_one_query
+from autotune_variants.decode.published import COUNTS
 
 
 @operation(
@@ -19,6 +20,7 @@ from autotune_variants.attention.reference import Array, one_query, plain_one_qu
     flops="2*B*H*N*(D + Dv)",
     tolerance={"out": 2.0},
     plain=plain_one_query,
+    published=COUNTS,
 )
 def decode(q: Array, k: Array, v: Array, *, scale: float) -> Array:
     """softmax(scale * q K^T) V for one query per head, as in generating one token.
