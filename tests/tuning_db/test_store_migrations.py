@@ -29,8 +29,9 @@ def next_version(monkeypatch: pytest.MonkeyPatch) -> Migrations:
     """A version of the code that knows one migration more."""
     newer = Migrations(migrations.MIGRATIONS.name)
     newer(name="0001_first_schema")(migrations.first_schema)
+    newer(name="0002_ceilings")(migrations.ceilings)
 
-    @newer(name="0002_notes")
+    @newer(name="0003_notes")
     def notes(db: Database) -> None:
         db.table("trials").add_column("note", str)
         db.table("notes").create({"id": int, "text": str}, pk="id")
@@ -85,7 +86,7 @@ def test_many_openers_migrate_once(old: Path, next_version: Migrations) -> None:
 def test_a_migration_that_fails_changes_nothing(
     old: Path, next_version: Migrations, make_trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @next_version(name="0003_broken")
+    @next_version(name="0004_broken")
     def broken(db: Database) -> None:
         db.table("trials").add_column("half", str)
         raise sqlite3.OperationalError("disk I/O error")
@@ -103,6 +104,6 @@ def test_the_code_before_refuses_what_the_code_after_wrote(
 ) -> None:
     Store(old).close()
     monkeypatch.undo()
-    with pytest.raises(StoreError, match="0002_notes") as caught:
+    with pytest.raises(StoreError, match="0003_notes") as caught:
         Store(old)
     assert caught.value.kind == "newer"

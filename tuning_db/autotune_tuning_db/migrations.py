@@ -93,7 +93,14 @@ def _create(db: Database, name: str, columns: dict[str, type], *, not_null: set[
     return db.table(name).create(columns, pk="id", not_null=not_null)
 
 
-TABLES = ("devices", "campaigns", "trials", "policies", "pins", "generation")
+@MIGRATIONS(name="0002_ceilings")
+def ceilings(db: Database) -> None:
+    """The rates last measured on each device."""
+    columns = {"device": str, "measured": str, "toolchain": str, "rates": str}
+    db.table("ceilings").create(columns, pk="device", not_null=set(columns) - {"device"})
+
+
+TABLES = ("devices", "campaigns", "trials", "policies", "pins", "generation", "ceilings")
 
 
 def applied(db: Database) -> list[str]:

@@ -14,6 +14,7 @@ from sqlite_utils import Database
 from autotune_tuning_db.keys import ProblemKey
 from autotune_tuning_db.rows import (
     CampaignRow,
+    CeilingsRow,
     DeviceRow,
     PinRow,
     PolicyRow,
@@ -175,6 +176,27 @@ def _pin(r: Mapping[str, Any]) -> PinRow:
     )
 
 
+def put_ceilings(db: Database, row: CeilingsRow) -> None:
+    record = {
+        "device": row.device,
+        "measured": row.measured,
+        "toolchain": to_json(row.toolchain),
+        "rates": to_json(row.rates),
+    }
+    db.table("ceilings").insert(record, pk="device", replace=True)
+
+
+def ceilings(db: Database, device: str, bad: list[str]) -> CeilingsRow | None:
+    found = db.query("SELECT * FROM ceilings WHERE device = ?", [device])
+    return next(_each(found, _ceilings, bad), None)
+
+
+def _ceilings(r: Mapping[str, Any]) -> CeilingsRow:
+    return CeilingsRow(
+        r["device"], r["measured"], json.loads(r["toolchain"]), json.loads(r["rates"])
+    )
+
+
 def generation(db: Database) -> int:
     (value,) = db.execute("SELECT value FROM generation").fetchone()
     return int(value)
@@ -193,7 +215,8 @@ def _each(
         try:
             yield build(record)
         except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:
-            name = record.get("uid") or record.get("problem") or record.get("identity") or "a row"
+            name = record.get("uid") or record.get("problem") or record.get("identity")
+            name = name or record.get("device") or "a row"
             bad.append(f"{name}: {error}")
 
 

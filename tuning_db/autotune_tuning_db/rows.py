@@ -156,6 +156,27 @@ class PinRow:
             to_json(self.config)
 
 
+@dataclass(frozen=True, slots=True)
+class CeilingsRow:
+    """The rates that were measured of a device: by name, in units per second.
+
+    `toolchain` are the versions of what they were measured with.
+    """
+
+    device: str
+    measured: str
+    toolchain: Mapping[str, str]
+    rates: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        _require_text(device=self.device)
+        read_moment(self.measured)
+        to_json(self.toolchain)
+        if not all(math.isfinite(rate) and rate > 0 for rate in self.rates.values()):
+            raise ValueError("a rate is not a finite number above zero")
+        to_json(self.rates)
+
+
 def utc_now() -> str:
     """This moment in the one spelling the store uses: `2026-01-31T12:00:00.000000+00:00`."""
     return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -18,7 +18,15 @@ from autotune_tuning_db.errors import StoreWarning, store_error, translated
 from autotune_tuning_db.exchange import ImportReport, PolicyCheck
 from autotune_tuning_db.files import copy_database
 from autotune_tuning_db.keys import ProblemKey
-from autotune_tuning_db.rows import CampaignRow, DeviceRow, PinRow, PolicyRow, TrialRow, utc_now
+from autotune_tuning_db.rows import (
+    CampaignRow,
+    CeilingsRow,
+    DeviceRow,
+    PinRow,
+    PolicyRow,
+    TrialRow,
+    utc_now,
+)
 
 Rows = TypeVar("Rows")
 
@@ -152,6 +160,15 @@ class Store:
     def generation(self) -> int:
         """A number that moves on whenever a policy or a pin changes, by whichever process."""
         return self._read(lambda db, _: queries.generation(db))
+
+    def put_ceilings(self, row: CeilingsRow) -> None:
+        """Keeps the rates measured of a device, in place of earlier ones."""
+        with self._writing() as db:
+            queries.put_ceilings(db, row)
+
+    def ceilings(self, device: str) -> CeilingsRow | None:
+        """The rates last measured of a device; they are its own and are not exported."""
+        return self._read(lambda db, bad: queries.ceilings(db, device, bad))
 
     # The file
 
