@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -84,7 +85,7 @@ class Executable:
         return _with_intermediates(self._run, self._arrays, self.layout.forms)
 
     def _built_for_cpu(self, device: Any) -> Call:
-        """Build, with numba's code kept on disk, and a scope for the threads."""
+        """Build, with compiled code kept on disk, and a scope for the threads."""
         found = reach_of(self.variant)
         keep_compiled(found)
         run = self.variant.build(self.problem, self.config)
@@ -92,6 +93,8 @@ class Executable:
         keep_compiled(built)
         parallel = found.parallel or built.parallel
         settings = thread_settings(self.variant, self.config, device, numba=parallel)
+        if settings is not None and built.openmp:
+            settings = replace(settings, numba=False, openmp=built.openmp)
         self._scope = prepare(settings) if settings is not None else None
         return run
 

@@ -21,7 +21,7 @@ def fingerprint(variant: Variant) -> str:
     It covers the declarations of variant and operation (not their names), the functions they are
     made of, and whatever those reach through globals, closures, default arguments and imports in
     their bodies: functions, classes, module-level constants, files named by a module-level `Path`,
-    CUDA sources with all that they include.
+    CUDA, C and Fortran sources with all that they include.
     The walk stays within the plugin: the standard library, this engine and other installed
     distributions count by name (and by version, unless `toolchain` has it). Comments, docstrings
     and layout do not count, nor do the version of Python, paths, or the order of registration.
@@ -43,7 +43,7 @@ def toolchain(kind: str = "cpu") -> dict[str, str]:
 
     Keys: autotune, python, numpy; for a CPU also numba, llvmlite, blas (name, version,
     architecture it chose) and numba_threads (the threading layer), which loads numba and takes a
-    moment; for a GPU cupy, nvrtc, cuda (the runtime) and driver.
+    moment, c and fortran (the compilers); for a GPU cupy, nvrtc, cuda (the runtime) and driver.
     """
     import numpy as np
 
@@ -59,11 +59,14 @@ def toolchain(kind: str = "cpu") -> dict[str, str]:
     import llvmlite
     import numba
 
+    from autotune.native.compilers import compiler_versions
+
     return common | {
         "numba": numba.__version__,
         "llvmlite": llvmlite.__version__,
         "blas": _blas(),
         "numba_threads": _threading_layer(),
+        **compiler_versions(),
     }
 
 

@@ -254,7 +254,8 @@ def test_the_toolchain_names_what_is_loaded() -> None:
     assert found["numba"] == numba.__version__
     assert found["numba_threads"] in ("omp", "tbb", "workqueue")
     assert set(found) == {
-        *("autotune", "python", "numpy", "numba", "llvmlite", "blas", "numba_threads")
+        *("autotune", "python", "numpy", "numba", "llvmlite", "blas", "numba_threads"),
+        *("c", "fortran"),
     }
     assert json.loads(json.dumps(found)) == found
 

@@ -17,13 +17,15 @@ class ThreadSettings:
     `cpus` holds the CPU of each thread, or nothing when the operating system may choose.
     `blas` is `serial` (BLAS stays on the thread that calls it), `parallel` (BLAS itself uses
     `threads`) or None (left alone). `numba` says that the kernel has numba parallel regions;
-    without it numba is neither touched nor imported.
+    without it numba is neither touched nor imported. `openmp` says that it has OpenMP regions, and
+    names the C compiler on whose runtime they run; numba has none then.
     """
 
     threads: int
     cpus: tuple[int, ...] = ()
     blas: Literal["serial", "parallel"] | None = None
     numba: bool = True
+    openmp: str = ""
 
     def __post_init__(self) -> None:
         if self.threads < 1:

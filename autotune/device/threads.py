@@ -38,7 +38,11 @@ def prepare(settings: ThreadSettings) -> Scope:
 
         libraries = blas_libraries()
         counts = blas_counts(libraries, settings.threads if settings.blas == "parallel" else 1)
-    if settings.numba:
+    if settings.openmp:
+        from autotune.native.team import openmp_plan
+
+        plan = openmp_plan(settings.threads, settings.cpus, settings.openmp)
+    elif settings.numba:
         from autotune.device.numba_parts import numba_plan
 
         plan = numba_plan(settings.threads, settings.cpus)
@@ -86,7 +90,11 @@ def first_touch(array: npt.NDArray[np.generic], scope: Scope) -> npt.NDArray[np.
     strides = np.empty_like(array).strides
     memory = np.frombuffer(mmap.mmap(-1, array.nbytes), np.uint8)
     with scope:
-        if scope.settings.numba:
+        if scope.settings.openmp:
+            from autotune.native.team import touch as touch_by_team
+
+            touch_by_team(memory, scope.settings.threads, scope.settings.openmp)
+        elif scope.settings.numba:
             from autotune.device.numba_threads import touch
 
             touch(memory, scope.settings.threads)

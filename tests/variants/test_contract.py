@@ -33,6 +33,12 @@ def variants() -> list[Any]:
 @pytest.mark.parametrize(("dtype", "layout"), KINDS)
 @pytest.mark.parametrize("variant", variants())
 class TestContract:
+    @pytest.fixture(autouse=True)
+    def available(self, variant: Variant) -> None:
+        missing = variant.unavailable()
+        if missing is not None:
+            pytest.skip(missing)
+
     def test_right_on_every_shape(self, variant: Variant, dtype: str, layout: str) -> None:
         ran = 0
         for sizes, flags in cases(variant.operation.name)[:: 1 if layout == "packed" else 2]:

@@ -10,6 +10,7 @@ from autotune_variants.attention import (
 )
 from autotune_variants.attention.cuda import arrangements_variants, tiled_variants, wgmma_variants
 from autotune_variants.decode import variants as variants_decode
+from autotune_variants.native import variants as variants_native
 from autotune_variants.mlp import operations as operations_mlp
 from autotune_variants.norm import variants as variants_norm
 
@@ -23,6 +24,7 @@ __all__ = [
     "variants_backward",
     "variants_decode",
     "variants_forward",
+    "variants_native",
     "variants_norm",
     "variants_train",
     "wgmma_variants",

@@ -16,7 +16,7 @@ _AHEAD = Choice("ahead", (0, 32), 32, ordered=True)
 _READ_ONCE = "2*B*H*N*(D + Dv)"
 
 
-def _temporaries(splits: str | int) -> tuple[Intermediate, ...]:
+def temporaries(splits: str | int) -> tuple[Intermediate, ...]:
     return (
         Intermediate("parts", ("B", "Hkv", splits, _GROUP, "Dv")),
         Intermediate("stats", ("B", "Hkv", splits, 2, _GROUP)),
@@ -28,34 +28,36 @@ def _temporaries(splits: str | int) -> tuple[Intermediate, ...]:
     )
 
 
+SPLIT = (
+    Pass(
+        "attend",
+        parallel={"B": 1, "Hkv": 1, "N": "ceil_div(N, splits)"},
+        sequential={"N": "block"},
+        reads={"q": "splits", "k": 1, "v": 1},
+        writes={"parts": "owned", "stats": "owned"},
+        flops=_READ_ONCE,
+    ),
+    Pass("combine", parallel=("B", "H"), reads=("parts", "stats"), writes={"out": "owned"}),
+)
+SPLIT_TUNABLES = (
+    PowerOfTwo("splits", 2, 256, default=16),
+    PowerOfTwo("block", 32, 1024, default=256),
+)
+SPLIT_CONSTRAINTS = (
+    "splits == 2 or splits <= ceil_div(N, 64)",
+    "splits <= 8*threads",
+    "threads == 1 or threads <= B*Hkv*splits",
+    "block == 32 or block < 2*ceil_div(N, splits)",
+)
+
+
 @variant(
     decode,
     "split",
-    passes=(
-        Pass(
-            "attend",
-            parallel={"B": 1, "Hkv": 1, "N": "ceil_div(N, splits)"},
-            sequential={"N": "block"},
-            reads={"q": "splits", "k": 1, "v": 1},
-            writes={"parts": "owned", "stats": "owned"},
-            flops=_READ_ONCE,
-        ),
-        Pass("combine", parallel=("B", "H"), reads=("parts", "stats"), writes={"out": "owned"}),
-    ),
-    intermediates=_temporaries("splits"),
-    tunables=(
-        PowerOfTwo("splits", 2, 256, default=16),
-        PowerOfTwo("block", 32, 1024, default=256),
-        _AHEAD,
-        Threads(),
-        Placement(),
-    ),
-    constraints=(
-        "splits == 2 or splits <= ceil_div(N, 64)",
-        "splits <= 8*threads",
-        "threads == 1 or threads <= B*Hkv*splits",
-        "block == 32 or block < 2*ceil_div(N, splits)",
-    ),
+    passes=SPLIT,
+    intermediates=temporaries("splits"),
+    tunables=(*SPLIT_TUNABLES, _AHEAD, Threads(), Placement()),
+    constraints=SPLIT_CONSTRAINTS,
 )
 def split(problem: Any, config: Mapping[str, Any]) -> Run:
     """The cache cut into splits, each swept once with an online softmax, and combined."""
@@ -77,7 +79,7 @@ def split(problem: Any, config: Mapping[str, Any]) -> Run:
             flops=_READ_ONCE,
         ),
     ),
-    intermediates=_temporaries(1),
+    intermediates=temporaries(1),
     tunables=(PowerOfTwo("block", 32, 1024, default=256), _AHEAD, Threads(), Placement()),
     constraints=("threads == 1 or threads <= B*Hkv", "block == 32 or block < 2*N"),
 )

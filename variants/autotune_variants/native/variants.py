@@ -1,0 +1,73 @@
+"""Declares the variants in C and Fortran; the two of an arrangement differ in nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autotune import Placement, Threads, variant
+from autotune.native import NativeSource, build_tunables, needs_compiler
+from autotune_variants.decode import variants as decode_variants
+from autotune_variants.decode.operations import decode
+
+Run = Callable[..., None]
+
+_HERE = Path(__file__).parent
+_SPELLED = {"c": "C", "fortran": "Fortran"}
+
+
+def _declare(
+    operation: Any,
+    arrangement: str,
+    file: str,
+    *,
+    entry: str,
+    doc: str,
+    settings: Callable[[Any, Mapping[str, Any]], Sequence[int]],
+    tunables: Sequence[Any],
+    **declared: Any,
+) -> None:
+    """Declare an arrangement for either language.
+
+    `file` is the name of its sources without ending, `entry` their function; `settings` are what
+    the function is told behind the number of threads, from problem and config.
+    """
+    for ending in (".c", ".f90"):
+        source = NativeSource(_HERE / f"{file}{ending}")
+        language = source.language
+        builder = _builder(source, entry, settings)
+        builder.__doc__ = f"{doc} (in {_SPELLED[language]})"
+        variant(
+            operation,
+            f"{language}_{arrangement}",
+            dtypes=("float32", "float64"),
+            tunables=(*tunables, *build_tunables(language), Threads(), Placement()),
+            requires=(needs_compiler(language),),
+            **declared,
+        )(builder)
+
+
+def _builder(source: NativeSource, entry: str, settings: Callable[..., Sequence[int]]) -> Any:
+    def build(problem: Any, config: Mapping[str, Any]) -> Run:
+        return source.kernel(entry, problem, config, settings(problem, config))
+
+    return build
+
+
+def _block(problem: Any, config: Mapping[str, Any]) -> Sequence[int]:
+    return (int(config["block"]),)
+
+
+_declare(
+    decode,
+    "split",
+    "decode",
+    entry="decode_split",
+    doc="The cache cut into splits, each swept once with an online softmax, and combined.",
+    settings=_block,
+    passes=decode_variants.SPLIT,
+    intermediates=decode_variants.temporaries("splits"),
+    tunables=decode_variants.SPLIT_TUNABLES,
+    constraints=decode_variants.SPLIT_CONSTRAINTS,
+)
