@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import hashlib
 import importlib
+import inspect
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,6 +27,9 @@ TOOLCHAIN = frozenset({"llvmlite", "numba", "numpy", "threadpoolctl"})
 
 _ENGINE = frozenset({"autotune", "autotune_policies", "autotune_tuning_db"})
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
+_MOVED = {"_collections": "collections"}
+"""Where the fields of named tuples say that they are from, until Python 3.11 and since."""
+
 _NOT_SOURCE = frozenset({"name", "doc", "source", "build", "operation", "unit", "published"})
 
 
@@ -160,10 +164,22 @@ class Reach:
             return
         self._visit_all(value.__bases__, f"{label} base")
         for name, member in vars(value).items():
-            code = getattr(member, "__code__", None)
-            generated = code is not None and not Path(code.co_filename).is_file()
-            if not generated and not _mutable(member) and (code or not name.startswith("__")):
+            if not _mutable(member) and not self._generated(value, name, member):
                 self.visit(member, f"{value.__qualname__}.{name}")
+
+    def _generated(self, owner: type, name: str, member: Any) -> bool:
+        """Whether a member is what Python, `dataclass` or `NamedTuple` put there.
+
+        What those are differs from version to version of Python.
+        """
+        inner = inspect.unwrap(member) if callable(member) else member
+        code = getattr(inner, "__code__", None)
+        if code is None:
+            return name.startswith("__")
+        if not Path(code.co_filename).is_file():
+            return True
+        own = str(inner.__qualname__).startswith(f"{owner.__qualname__}.")
+        return (own or name.startswith("__")) and self._foreign(inner.__module__)
 
     def _visit_object(self, value: Any, label: str) -> None:
         """A numba function, a wrapper, a value of NumPy, or an instance of some class."""
@@ -255,7 +271,8 @@ class Reach:
             self._visit_global(scope.get("__file__") or "", scope, attribute, names)
 
     def _name(self, value: Any, label: str) -> None:
-        self.facts.add(f"{label} is {value.__module__}.{value.__qualname__}")
+        module = _MOVED.get(value.__module__, value.__module__)
+        self.facts.add(f"{label} is {module}.{value.__qualname__}")
         self.facts.update(_version(value.__module__ or ""))
 
     def _foreign(self, module: str) -> bool:

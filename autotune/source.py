@@ -89,8 +89,8 @@ def imports_in(tree: ast.AST, package: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _normal(node: _Function) -> str:
-    """Source of a function without decorators and docstrings, in the layout of `ast.unparse`."""
-    copy = ast.parse(ast.unparse(node))
+    """Syntax of a function without decorators and docstrings."""
+    copy = ast.parse(ast.unparse(node))  # so that what is joined when it is compiled is joined
     for inner in ast.walk(copy):
         documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
         if isinstance(inner, documented) and ast.get_docstring(inner, clean=False) is not None:
@@ -98,7 +98,22 @@ def _normal(node: _Function) -> str:
     outer = copy.body[0]
     if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
         outer.decorator_list = []
-    return ast.unparse(copy)
+    return _canonical(copy)
+
+
+def _canonical(node: object) -> str:
+    """A syntax tree as a text that is the same in every version of Python.
+
+    `ast.unparse` quotes differently from 3.12 on, and newer trees have more fields; those that are
+    empty are left out.
+    """
+    if isinstance(node, ast.AST):
+        fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []))
+        parts = ", ".join(f"{name}={_canonical(value)}" for name, value in fields)
+        return f"{type(node).__name__}({parts})"
+    if isinstance(node, list):
+        return f"[{', '.join(map(_canonical, node))}]"
+    return repr(node)
 
 
 def _behaviour(code: CodeType) -> tuple[object, ...]:
@@ -148,4 +163,4 @@ def _statements(tree: ast.Module) -> Iterator[tuple[str, Statement]]:
             names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
             made = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
             for name in made:
-                yield name, Statement(ast.unparse(node), frozenset(names - made))
+                yield name, Statement(_canonical(node), frozenset(names - made))

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -275,3 +276,34 @@ def test_an_import_that_fails_is_no_error(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(str(tmp_path))
     broken = importlib.import_module("broken")
     assert len(code_fingerprint(broken.f)) == 16
+
+
+class Made(NamedTuple):
+    """What Python generates for it is not the same in every version."""
+
+    size: int
+
+    def twice(self) -> int:
+        return 2 * self.size
+
+
+@dataclass(frozen=True)
+class Kept:
+    """So it is for this."""
+
+    text: str = "a"
+
+    def quoted(self) -> str:
+        return f"{self.text!r} {dict(a=1)['a']} {'b'}"
+
+
+def test_it_says_nothing_of_what_a_version_of_python_generates() -> None:
+    def user() -> object:
+        return Made(3).twice(), Kept().quoted()
+
+    facts = reach(user, after=None).facts
+    shown = [fact for fact in facts if "Made." in fact or "Kept." in fact]
+    assert all("__" not in fact and "_replace" not in fact for fact in shown)
+    assert not any(fact.startswith("(b'") for fact in facts)  # byte code, of another version each
+    assert any("quoted" in fact and "JoinedStr" in fact for fact in facts)
+    assert any("twice" in fact and "BinOp" in fact for fact in facts)
