@@ -294,7 +294,7 @@ class Kept:
     text: str = "a"
 
     def quoted(self) -> str:
-        return f"{self.text!r} {dict(a=1)['a']} {'b'}"
+        return f"{self.text!r} {'b'}"
 
 
 def test_it_says_nothing_of_what_a_version_of_python_generates() -> None:
