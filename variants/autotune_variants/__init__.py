@@ -10,16 +10,17 @@ from autotune_variants.attention import (
 )
 from autotune_variants.attention.cuda import arrangements_variants, tiled_variants, wgmma_variants
 from autotune_variants.decode import variants as variants_decode
+from autotune_variants.mlp import tiled as tiled_mlp
+from autotune_variants.mlp import whole_variants as whole_mlp
 from autotune_variants.native import variants as variants_native
-from autotune_variants.mlp import operations as operations_mlp
 from autotune_variants.norm import variants as variants_norm
 
 __all__ = [
     "arrangements_variants",
-    "operations_mlp",
     "plain",
     "proposals",
     "tiled",
+    "tiled_mlp",
     "tiled_variants",
     "variants_backward",
     "variants_decode",
@@ -28,4 +29,5 @@ __all__ = [
     "variants_norm",
     "variants_train",
     "wgmma_variants",
+    "whole_mlp",
 ]

@@ -14,10 +14,13 @@ from autotune_variants.attention.tiled_table import describe, run_steps, step_ad
 
 # Rows of the table; row 0 holds the settings.
 SETTINGS, X, WEIGHT, GRAD_OUT, OUT, GRAD_X, GRAD_WEIGHT, WEIGHT_PARTS, SCRATCH = range(9)
-W_GATE, W_UP, W_DOWN, GRAD_GATE, GRAD_UP, GRAD_DOWN, PACKED, PARTS = range(9, 17)
-_ROWS, _WIDTH = 17, 9
-# Columns of row 0.
+W_GATE, W_UP, W_DOWN, GRAD_GATE, GRAD_UP, GRAD_DOWN, PARTS, U, V, GRAD_H = range(9, 19)
+_ROWS, _WIDTH = 19, 9
+# Columns of row 0: address of gemm, tokens and hidden features of a tile, workers, flags, eps,
+# shares of the tokens.
 GEMM, ROWS, HIDDEN, WORKERS, FLAGS, EPS, SPLITS = range(7)
+# Flags: x is normalised first, x is added at the end, the output is wanted beside the gradients.
+NORM, RESIDUAL, WITH_OUT = 1, 2, 4
 
 
 def bind(
