@@ -18,9 +18,9 @@ from autotune_tuning_db import TrialRow
 
 def served_candidate(problem: Problem, device: Device, mode: str = "cold") -> Candidate:
     """What dispatch serves: the policy's choice or, without one, what stands in for it."""
-    from autotune.serving import server
+    from autotune.serving import Server
 
-    served = server().serve(problem, device, Wish(mode=mode))
+    served = Server().serve(problem, device, Wish(mode=mode))
     return Candidate(served.variant, served.config)
 
 

@@ -51,12 +51,12 @@ class Gate:
         self.problem, self.gain, self.memory = problem, gain, memory
         self.buffers = self._make_buffers(seed)
         started = perf_counter()
-        self.expected = expected_outputs(self.buffers)
+        self.expected = self._expected(self.buffers)
         self.reference_seconds = perf_counter() - started
         self._second: tuple[Buffers, tuple[Expected, ...]] | None = None
         if self.reference_seconds < CHEAP_SECONDS:
             other = self._make_buffers(seed + 1)
-            self._second = other, expected_outputs(other)
+            self._second = other, self._expected(other)
 
     def check(
         self, executable: Executable, first_call: Callable[[Callable[[], Any]], Any] | None = None
@@ -90,6 +90,9 @@ class Gate:
     def judge(self, outputs: Outputs) -> Verdict:
         """Judge outputs that a candidate has just left, and what it did to everything else."""
         return judge(outputs, self.expected, self.buffers)
+
+    def _expected(self, buffers: Buffers) -> tuple[Expected, ...]:
+        return expected_outputs(buffers, conditioned=self.gain != 1.0)
 
     def _make_buffers(self, seed: int) -> Buffers:
         return make_buffers(self.problem, seed, gain=self.gain, memory=self.memory)

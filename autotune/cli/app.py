@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli import exchange, pins, profile, registry, show, tune
+from autotune.cli import accept, exchange, pins, profile, registry, show, tune
 
 app = typer.Typer(
     name="autotune",
@@ -43,6 +43,7 @@ app.command()(show.show)
 app.command()(registry.variants)
 app.command()(registry.devices)
 app.command()(profile.profile)
+app.command()(accept.accept)
 app.command()(exchange.export)
 app.command(name="import")(exchange.import_)
 app.command()(pins.pin)

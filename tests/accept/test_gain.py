@@ -9,6 +9,7 @@ import pytest
 from accept_bench import PLUGIN
 
 from autotune.device import local_cpu
+from autotune.expected import PERTURBED_ULPS, expected_outputs
 from autotune.inputs import make_buffers
 from autotune.model import Problem
 from autotune.plugins import load_file, load_plugins
@@ -36,6 +37,17 @@ def test_a_sample_that_depends_on_its_numbers_stays_consistent() -> None:
     weights = np.exp(scores - lse[0, 0][:, None])
     np.testing.assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-12)
     np.testing.assert_allclose(weights @ v[0, 0], out[0, 0], rtol=1e-12)
+
+
+def test_large_inputs_allow_for_what_rounding_alone_can_do() -> None:
+    load_file(PLUGIN)
+    problem = Problem.of(registry.operation("toy_sum"), (64, 65), "float32")
+    buffers = make_buffers(problem, 0, gain=16.0)
+    (strict,), (fair,) = expected_outputs(buffers), expected_outputs(buffers, conditioned=True)
+    added = (fair.bound - max(strict.bound, 0.0)) * fair.magnitude
+    moved = 2.0 * PERTURBED_ULPS * np.finfo(np.float32).eps * np.abs(buffers.input_arrays[0])
+    assert 0.0 < added <= moved.sum(axis=1).max()
+    np.testing.assert_array_equal(fair.values, strict.values)
 
 
 def job(variant: str, **fields: Any) -> Job:

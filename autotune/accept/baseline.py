@@ -1,0 +1,194 @@
+"""What performance is compared with: another variant, an earlier version, an exported result."""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.accept.versions import current_source, named, usable
+from autotune.candidates import candidate_of_variant
+from autotune.device import Device
+from autotune.errors import UserError
+from autotune.model import Candidate, Problem
+from autotune.registry import registry
+from autotune.store import open_tuning_db
+from autotune_policies import Policy
+from autotune_tuning_db import Store, TrialRow, open_store
+
+_SOURCE = re.compile(r"[0-9a-f]{4,16}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Samples of an earlier measurement in the order taken; `note` says how it differs from now."""
+
+    name: str
+    samples: tuple[float, ...]
+    config: str
+    disturbed: bool
+    note: str = ""
+
+
+Baseline = Candidate | Stored | None
+"""A candidate to be timed in turn with, samples from before, or None: nothing to compare with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and how the measuring is done now."""
+
+    device: Device
+    mode: str
+    toolchain: dict[str, str]
+
+
+class Baselines:
+    """Finds the baseline of each candidate under the one name that was given.
+
+    A name is, in this order: a file that `autotune export` wrote, a variant of the operation, or
+    a version of the candidate's own variant: `previous`, a label, or the start of a fingerprint.
+    """
+
+    def __init__(self, name: str, place: Place, store: Store, *, force: bool = False) -> None:
+        self.name, self.place, self.force = name, place, force
+        self._store, self._is_file = store, _is_file(name)
+
+    def find(self, problem: Problem, candidate: Candidate, *, served: bool) -> Baseline:
+        """What to compare a candidate with; `served` ones with what was served in a file.
+
+        Raises UserError when the name means nothing for the operation, or when the measurement is
+        of another device or mode, unless forced.
+        """
+        if self._is_file:
+            rows, variant = self._from_file(problem, candidate, served=served)
+            return self._stored(rows, Path(self.name).name, candidate, same=variant)
+        if self.name in {each.name for each in registry.variants(problem.operation)}:
+            return candidate_of_variant(problem, self.place.device, self.name)
+        rows = self._of_version(problem, candidate)
+        if not rows and self.name != "previous" and not self._known_version(problem):
+            raise UserError(
+                f"unknown baseline {self.name!r}; name a variant of {problem.operation.name}, a "
+                f"version that `autotune history {problem.operation.name}` lists, `previous`, or "
+                "a file that `autotune export` wrote."
+            )
+        what = f"{candidate.variant} {self.name}"
+        return self._stored(rows, what, candidate, same=candidate.variant)
+
+    def _of_version(self, problem: Problem, candidate: Candidate) -> list[TrialRow]:
+        current = current_source(problem, candidate.variant)
+        rows = self._store.trials(problem.key)
+        here = [row for row in rows if not self._differences(row)]
+        return named(here, candidate.variant, self.name, current) or named(
+            rows, candidate.variant, self.name, current
+        )
+
+    def _known_version(self, problem: Problem) -> bool:
+        """Whether any variant on any problem of the operation has such a version."""
+        rows = self._store.trials(operation=problem.operation.name)
+        return any(
+            row.circumstances.get("label") == self.name
+            or (_SOURCE.match(self.name) and row.fingerprint.startswith(self.name))
+            for row in rows
+        )
+
+    def _from_file(
+        self, problem: Problem, candidate: Candidate, *, served: bool
+    ) -> tuple[list[TrialRow], str]:
+        """The trials of the same variant, or of what the file's policy serves."""
+        rows = self._store.trials(problem.key)
+        winner = self._winner(problem) if served else None
+        if winner is not None:
+            name, config = winner
+            chosen = [r for r in rows if r.variant == name and dict(r.config) == config]
+            return chosen, name
+        return [row for row in rows if row.variant == candidate.variant], candidate.variant
+
+    def _winner(self, problem: Problem) -> tuple[str, dict[str, object]] | None:
+        found = [
+            Policy.from_row(row)
+            for row in self._store.policies(operation=problem.operation.name)
+            if row.problem == problem.key
+        ]
+        device = self.place.device.identity
+        found.sort(key=lambda policy: (policy.device, policy.mode) != (device, self.place.mode))
+        return (found[0].winner.variant, dict(found[0].winner.config)) if found else None
+
+    def _stored(
+        self, rows: Sequence[TrialRow], name: str, candidate: Candidate, *, same: str
+    ) -> Stored | None:
+        """The latest trial of the candidate's config, or of the fastest one measured then."""
+        good = usable(rows)
+        here = [row for row in good if not self._differences(row)] or good
+        equal = [
+            row
+            for row in here
+            if same == candidate.variant and dict(row.config) == dict(candidate.config)
+        ]
+        fastest = min(here, key=lambda row: row.median or math.inf, default=None)
+        row = max(equal, key=lambda row: row.started, default=fastest)
+        if row is None:
+            return None
+        differs = self._differences(row)
+        if differs and not self.force:
+            raise UserError(
+                f"the baseline {self.name} was measured with {differs}; measure it here and so, "
+                "or compare all the same with --force."
+            )
+        notes = [differs, self._toolchain_note(row), "" if equal else _with_config(row)]
+        return Stored(
+            name,
+            row.samples,
+            str(dict(row.config)),
+            row.status == "disturbed",
+            "; ".join(filter(None, notes)),
+        )
+
+    def _differences(self, row: TrialRow) -> str:
+        """The fields that forbid a comparison, with both values; "" when there is none."""
+        here = {"device": self.place.device.identity, "mode": self.place.mode}
+        then = {"device": row.device, "mode": row.mode}
+        return ", ".join(
+            f"{name} {then[name]} (here {here[name]})" for name in here if then[name] != here[name]
+        )
+
+    def _toolchain_note(self, row: TrialRow) -> str:
+        now = self.place.toolchain
+        changed = [n for n in now if n in row.toolchain and row.toolchain[n] != now[n]]
+        return ", ".join(f"{n} {row.toolchain[n]} then, {now[n]} now" for n in changed)
+
+
+def _with_config(row: TrialRow) -> str:
+    values = " ".join(f"{name}={value}" for name, value in row.config.items())
+    return f"the baseline is {row.variant} [{values}]" if values else f"it is {row.variant}"
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith(".json") or Path(name).is_file()
+
+
+@contextmanager
+def baselines(name: str, place: Place, *, force: bool = False) -> Iterator[Baselines]:
+    """The baselines under a name: from a file as it stands, else from the tuning database.
+
+    Raises UserError for a file that is no export.
+    """
+    if not _is_file(name):
+        with open_tuning_db() as store:
+            yield Baselines(name, place, store, force=force)
+        return
+    from autotune_tuning_db import ExchangeError
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_store(Path(folder) / "baseline.db") as store,
+    ):
+        try:
+            store.import_file(name)
+        except ExchangeError as error:
+            raise UserError(str(error)) from None
+        yield Baselines(name, place, store, force=force)
