@@ -33,7 +33,7 @@ class Evictor:
         self.sweeps = 0
         self.best_rate = 0.0
         share = self.nbytes // len(cpus) // 8
-        self._pools = [_one_thread(cpu) for cpu in cpus]
+        self._pools = [one_thread(cpu) for cpu in cpus]
         made = [pool.submit(_first_touch, share) for pool in self._pools]
         self._parts = [each.result() for each in made]
 
@@ -55,7 +55,8 @@ class Evictor:
             pool.shutdown()
 
 
-def _one_thread(cpu: int) -> ThreadPoolExecutor:
+def one_thread(cpu: int) -> ThreadPoolExecutor:
+    """A pool whose one thread stays on a CPU, where the system can pin."""
     return ThreadPoolExecutor(1, THREAD_NAME, initializer=_pin, initargs=(cpu,))
 
 

@@ -14,6 +14,7 @@ from autotune.model.problem import Config, Problem
 from autotune.model.space import default_config
 from autotune.model.traits import is_deterministic, workspace_bytes
 from autotune.model.variant import Run, Variant
+from autotune.roofline import device_rates
 from autotune_policies import Constraints, Resolution, closest
 
 
@@ -32,6 +33,7 @@ def choose_default(
     """
     options: list[tuple[float, Variant, Config]] = []
     reasons = [f"{item.variant} ({item.reason})" for item in closest(resolution)]
+    rates = device_rates(device)
     for variant in admitted.values():
         config = default_config(variant, problem, device)
         if config is None:
@@ -40,7 +42,7 @@ def choose_default(
         if broken:
             reasons.append(f"{variant.name} ({broken})")
         else:
-            options.append((estimate_seconds(variant, problem, config), variant, config))
+            options.append((estimate_seconds(variant, problem, config, rates), variant, config))
     if options:
         seconds, variant, config = min(options, key=lambda option: option[0])
         text = explain_default(problem, device, variant, seconds, len(options))

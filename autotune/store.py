@@ -13,7 +13,7 @@ from autotune_tuning_db import StoreError
 
 if TYPE_CHECKING:
     from autotune.device import Device
-    from autotune_tuning_db import DeviceRow, Store
+    from autotune_tuning_db import CeilingsRow, DeviceRow, Store
 
 log = logging.getLogger("autotune")
 
@@ -76,6 +76,14 @@ def generation() -> int | None:
     """A number that moves on with every change of a policy or pin; None without a usable store."""
     try:
         return _shared_reader().generation() if settings().database.exists() else None
+    except Exception:
+        return None
+
+
+def kept_ceilings(identity: str) -> CeilingsRow | None:
+    """The rates last measured of a device; None without a usable store or when there are none."""
+    try:
+        return _shared_reader().ceilings(identity) if settings().database.exists() else None
     except Exception:
         return None
 

@@ -12,6 +12,7 @@ from autotune.estimate import estimate_seconds
 from autotune.model.problem import Problem
 from autotune.model.space import default_config, why_not
 from autotune.model.variant import Variant
+from autotune.roofline import device_rates
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)\s*(ms|s|min|m|h)?\Z")
@@ -40,12 +41,12 @@ def expected_seconds(problem: Problem, variants: Iterable[Variant], device: Devi
     Only the proportions between problems matter: a share of the budget follows them. What is
     compiled is compiled before, or beside.
     """
-    total = _RACE
+    total, rates = _RACE, device_rates(device)
     for variant in variants:
         if why_not(variant, problem, device.kind, device.limits) is None:
             config = default_config(variant, problem, device)
             if config is not None:
-                call = estimate_seconds(variant, problem, config)
+                call = estimate_seconds(variant, problem, config, rates)
                 total += _TRIAL_OVERHEAD + min(_CALLS * call, _LONGEST_TRIAL)
     return total
 

@@ -23,6 +23,7 @@ from autotune.campaign.verdict import decide, stored_policy
 from autotune.fingerprint import fingerprint
 from autotune.model.problem import Candidate, Config, Problem
 from autotune.registry import registry
+from autotune.roofline import device_rates
 from autotune.search import Search, Strategy, build_space
 from autotune.worker.protocol import Job, Outcome, Status
 from autotune_policies import Choice, Policy
@@ -38,7 +39,11 @@ class ProblemRun:
         settings = session.settings
         self.variants = {v.name: v for v in registry.variants(problem.operation)}
         self.space = build_space(
-            problem, self.variants.values(), session.device, device_kind=session.device.kind
+            problem,
+            self.variants.values(),
+            session.device,
+            device_kind=session.device.kind,
+            rates=device_rates(session.device),
         )
         names = [home.variant for home in self.space.variants]
         self._fingerprints = {name: fingerprint(self.variants[name]) for name in names}

@@ -16,6 +16,7 @@ from autotune.model import space as admissible
 from autotune.model.problem import Candidate, Config, Problem, Value
 from autotune.model.tunable import Machine
 from autotune.model.variant import Variant
+from autotune.rates import Rates
 
 ENUMERATED = 20_000
 """Configs per variant up to which all are listed; beyond it, as many are drawn at random."""
@@ -140,11 +141,13 @@ def build_space(
     *,
     device_kind: str = "cpu",
     limit: int = ENUMERATED,
+    rates: Rates | None = None,
 ) -> Space:
     """Everything the declarations admit for a problem on a machine.
 
     The variant whose default is expected to be the fastest comes first. Variants for other kinds of
-    device or other dtypes are not part of the question, and not listed as skipped.
+    device or other dtypes are not part of the question, and not listed as skipped. `rates` are the
+    machine's; without them predictions go by nominal ones.
     """
     admitted: list[tuple[float, VariantSpace]] = []
     skipped: dict[str, str] = {}
@@ -152,18 +155,18 @@ def build_space(
         if not admissible.concerns(variant, problem, device_kind):
             continue
         reason = admissible.why_not(variant, problem, device_kind, machine.limits)
-        home = None if reason else _variant_space(variant, problem, machine, limit)
+        home = None if reason else _variant_space(variant, problem, machine, limit, rates)
         if home is None:
             skipped[variant.name] = reason or "no config satisfies its constraints"
         else:
             default = home.candidate(home.default).config
-            admitted.append((estimate_seconds(variant, problem, default), home))
+            admitted.append((estimate_seconds(variant, problem, default, rates), home))
     admitted.sort(key=lambda pair: pair[0])
     return Space(tuple(home for _, home in admitted), skipped)
 
 
 def _variant_space(
-    variant: Variant, problem: Problem, machine: Machine, limit: int
+    variant: Variant, problem: Problem, machine: Machine, limit: int, rates: Rates | None
 ) -> VariantSpace | None:
     axes = tuple(Axis(t.name, t.values(machine), t.ordered) for t in variant.tunables)
     default = admissible.default_config(variant, problem, machine)
@@ -182,7 +185,7 @@ def _variant_space(
     ).reshape(len(listed), len(axes))
     start = listed.index(default)
     return VariantSpace(
-        variant.name, axes, points, start, _predicted(variant, problem, listed, start)
+        variant.name, axes, points, start, _predicted(variant, problem, listed, start, rates)
     )
 
 
@@ -217,7 +220,11 @@ def _drawn(
 
 
 def _predicted(
-    variant: Variant, problem: Problem, listed: Sequence[Config], default: int
+    variant: Variant,
+    problem: Problem,
+    listed: Sequence[Config],
+    default: int,
+    rates: Rates | None,
 ) -> int | None:
     """The row with the least predicted time, if it is 2% below the default's; else None.
 
@@ -225,7 +232,7 @@ def _predicted(
     """
 
     def cost(row: int) -> float:
-        return estimate_seconds(variant, problem, listed[row])
+        return estimate_seconds(variant, problem, listed[row], rates)
 
     if not variant.passes:
         return None
