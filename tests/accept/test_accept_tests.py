@@ -1,0 +1,207 @@
+"""Each of the three tests by itself: what passes, what fails, and what stays open."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+from accept_bench import FakeWorker, candidate, fake_trials, problem, spread_around
+
+from autotune.accept import Check, Limits
+from autotune.accept.baseline import Stored
+from autotune.accept.correctness import check_correctness
+from autotune.accept.edges import edge_problems
+from autotune.accept.memory import check_memory
+from autotune.accept.performance import check_performance
+from autotune.device import local_cpu
+from autotune.model import Problem
+from autotune.plugins import load_plugins
+from autotune.profile import KernelCounters, Profile, ProfileError
+from autotune.registry import registry
+from autotune.worker.protocol import Job
+
+
+def test_edges_are_around_tiles_empty_uneven_and_not_packed() -> None:
+    load_plugins()
+    base = Problem.of(registry.operation("attention"), (2, 4, 512, 64), "float64", causal=True)
+    found = edge_problems(base)
+    lengths = [(each.sizes["Nq"], each.sizes["Nk"]) for each in found]
+    equal = [(n, n) for n in (0, 1, 7, 65, 129)]
+    assert lengths == [*equal, (7, 65), (65, 7), (7, 7), (65, 65)]
+    assert all(each.flags == {"causal": True} and each.sizes["D"] == 64 for each in found)
+    assert [each.layout for each in found] == ["packed"] * 8 + ["strided"]
+    assert found[-2].sizes["B"] == found[-2].sizes["H"] == found[-2].sizes["Hkv"] == 1
+
+
+def test_edges_that_break_a_rule_are_left_out() -> None:
+    load_plugins()
+    grouped = Problem.of(
+        registry.operation("decode"), {"B": 1, "H": 6, "Hkv": 2, "N": 512, "D": 8}, "float32"
+    )
+    assert {each.sizes["H"] % each.sizes["Hkv"] for each in edge_problems(grouped)} == {0}
+
+
+def correctness(worker: FakeWorker, **limits: Any) -> Check:
+    with fake_trials(worker) as trials:
+        return check_correctness(trials, problem(), candidate("numpy"), Limits(**limits))
+
+
+def test_correctness_asks_for_its_own_size_large_numbers_and_every_edge() -> None:
+    worker = FakeWorker({})
+    found = correctness(worker)
+    assert (found.status, found.reason) == (
+        "pass",
+        "9 cases, errors up to 10% of what is allowed",
+    )
+    assert [(job.problem, job.gain) for job in worker.checks[:3]] == [
+        ("toy_sum M=4,N=9 float32 packed", 1.0),
+        ("toy_sum M=4,N=9 float32 packed", 16.0),
+        ("toy_sum M=4,N=0 float32 packed", 1.0),
+    ]
+    assert worker.checks[-1].problem == "toy_sum M=4,N=65 float32 strided"
+
+
+def test_edges_and_large_numbers_can_be_left_out() -> None:
+    worker = FakeWorker({})
+    assert correctness(worker, edge_shapes=False, gain=1.0).facts["cases"] == 1
+    assert len(worker.checks) == 1
+
+
+@pytest.mark.parametrize("how", ["wrong", "failed", "crashed"])
+def test_one_case_that_is_not_right_is_a_failure_that_names_it(how: str) -> None:
+    def at_65(job: Job) -> str:
+        return f"{how} y is off" if "N=65" in job.problem else ""
+
+    found = correctness(FakeWorker({}, wrong=at_65))
+    assert (found.status, found.reason) == ("fail", "M=4,N=65: y is off")
+
+
+def test_running_out_of_time_leaves_the_verdict_open() -> None:
+    found = correctness(FakeWorker({}, wrong=lambda job: "timeout exceeded its limit"))
+    assert (found.status, found.open) == ("cannot tell", True)
+
+
+def test_an_edge_that_the_reference_cannot_judge_is_left_out_and_named() -> None:
+    def empty(job: Job) -> str:
+        return "failed the reference of toy_sum raised ValueError" if "N=0" in job.problem else ""
+
+    found = correctness(FakeWorker({}, wrong=empty))
+    assert found.status == "pass"
+    assert found.facts["left_out"] == ["M=4,N=0"]
+
+
+def counted(read: float, written: float) -> Any:
+    kernels = (KernelCounters("k", read, written, 0.0, 0.5, 1e-6),)
+    return lambda *_: Profile(kernels)
+
+
+def no_counters(*_: Any) -> Profile:
+    raise ProfileError("Nsight Compute (ncu) is not installed.")
+
+
+def memory(variant: str, count: Any = no_counters, **limits: Any) -> Check:
+    config = {"repeats": 1} if variant == "thrice" else {}
+    chosen = candidate(variant, **config)
+    return check_memory(problem(), chosen, local_cpu(), Limits(**limits), count)
+
+
+def test_predicted_over_compulsory_is_held_to_its_limit() -> None:
+    right, wasteful = memory("numpy", over_compulsory=2.0), memory("thrice", over_compulsory=2.0)
+    assert (right.status, right.facts["predicted_over_compulsory"]) == ("pass", 1.0)
+    assert wasteful.status == "fail"
+    assert wasteful.reason == "predicted over compulsory 2.80, allowed 2"
+
+
+def test_counters_that_are_not_there_are_never_a_pass() -> None:
+    found = memory("numpy", over_compulsory=2.0, over_predicted=1.5)
+    assert (found.status, found.open) == ("not measured", True)
+    assert found.reason == "no counters: Nsight Compute (ncu) is not installed."
+    assert memory("numpy", counted(math.nan, 0.0), over_predicted=1.5).status == "not measured"
+    assert memory("even", over_compulsory=2.0).status == "not measured"
+    failed = memory("thrice", over_compulsory=2.0, over_predicted=1.5)
+    assert failed.status == "fail"
+
+
+def test_counted_over_predicted_is_held_to_its_limit() -> None:
+    predicted = 4 * (36 + 4)
+    right = memory("numpy", counted(1.2 * predicted, 0.0), over_predicted=1.5)
+    wasteful = memory("numpy", counted(predicted, predicted), over_predicted=1.5)
+    assert (right.status, wasteful.status) == ("pass", "fail")
+    assert "counted over predicted 2.00, allowed 1.5" in wasteful.reason
+
+
+def test_without_a_limit_nothing_is_asked() -> None:
+    assert memory("numpy").status == "not asked"
+
+
+def performance(worker: FakeWorker, baseline: Any, **limits: Any) -> Check:
+    with fake_trials(worker) as trials:
+        chosen = candidate("numpy")
+        return check_performance(trials, problem(), chosen, baseline, Limits(**limits))
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(1.03e-3, "pass"), (1.08e-3, "fail")])
+def test_beside_a_variant_the_whole_interval_decides(seconds: float, status: str) -> None:
+    worker = FakeWorker({"numpy": seconds, "thrice": 1e-3})
+    found = performance(worker, candidate("thrice", repeats=1))
+    assert found.status == status
+    assert found.facts["ratio"] == pytest.approx(seconds / 1e-3, rel=0.01)
+    assert found.facts["low"] <= found.facts["ratio"] <= found.facts["high"]
+    assert len(worker.races) == 1
+
+
+def wild(number: int) -> float:
+    """Times that scatter over a factor of four, whoever is timed."""
+    return random.Random(number).uniform(0.5, 2.0)
+
+
+def test_what_cannot_be_told_takes_more_samples_up_to_a_limit() -> None:
+    worker = FakeWorker({"numpy": 1.05e-3, "thrice": 1e-3}, noise=wild)
+    found = performance(worker, candidate("thrice", repeats=1))
+    assert (found.status, found.open) == ("cannot tell", True)
+    assert [race.min_rounds for race in worker.races] == [15, 15, 30, 60, 120]
+    assert found.facts["samples"] == 240
+
+
+def test_a_time_limit_ends_it_earlier() -> None:
+    ticks = iter(range(0, 1000, 15))
+    worker = FakeWorker({"numpy": 1.05e-3, "thrice": 1e-3}, noise=wild)
+    with fake_trials(worker) as trials:
+        found = check_performance(
+            trials,
+            problem(),
+            candidate("numpy"),
+            candidate("thrice", repeats=1),
+            Limits(seconds=20.0),
+            clock=lambda: float(next(ticks)),
+        )
+    assert found.status == "cannot tell"
+    assert len(worker.races) == 1
+
+
+def stored(seconds: float, **changes: Any) -> Stored:
+    return Stored("numpy previous", spread_around(seconds), "{}", **{"disturbed": False} | changes)
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(1.0e-3, "pass"), (0.9e-3, "fail")])
+def test_against_stored_samples(seconds: float, status: str) -> None:
+    found = performance(FakeWorker({"numpy": 1e-3}), stored(seconds, note="numba 0.1 then"))
+    assert found.status == status
+    assert "of numpy previous, allowed 1.05; numba 0.1 then" in found.reason
+
+
+def test_a_disturbance_which_only_adds_time_cannot_make_a_verdict() -> None:
+    slow = performance(FakeWorker({"numpy": 1e-3}, disturbed=True), stored(0.9e-3))
+    assert slow.status == "cannot tell"
+    assert "slower, but it was disturbed: others used 70% of the CPUs" in slow.reason
+    assert performance(FakeWorker({"numpy": 1e-3}, disturbed=True), stored(1e-3)).status == "pass"
+    before = stored(1e-3, disturbed=True)
+    assert performance(FakeWorker({"numpy": 1e-3}), before).status == "cannot tell"
+    assert performance(FakeWorker({"numpy": 2e-3}), before).status == "fail"
+
+
+def test_no_baseline_of_this_problem_is_open_and_the_same_candidate_passes() -> None:
+    assert performance(FakeWorker({}), None).status == "not measured"
+    assert performance(FakeWorker({}), candidate("numpy")).status == "pass"
