@@ -116,8 +116,8 @@ class Candidate:
         load_plugins()
         case = self.case
         operation = registry.operation(self.operation)
-        shape = dict(case.dims)
-        return Problem.of(operation, shape, self.dtype, layout=case.layout, causal=case.causal)
+        flags = {"causal": case.causal} if "causal" in operation.flags else {}
+        return Problem.of(operation, dict(case.dims), self.dtype, layout=case.layout, **flags)
 
     def config(self, device: Any) -> Config | None:
         """Its config on a device; None if the variant does not admit the problem there."""
@@ -133,18 +133,19 @@ class Candidate:
 def candidates(
     cases: tuple[Case, ...], prefixes: tuple[str, ...], *, seed: int | None = None, share: int = 1
 ) -> Iterator[Candidate]:
-    """The variants on CUDA whose names start with one of the prefixes, on the cases.
+    """The variants on CUDA whose names start with one of the prefixes, on the cases of their dims.
 
     Each case takes the next dtype of its variant. With `share` n every variant takes each n-th
     case only, its neighbour those in between.
     """
     load_plugins()
     for operation in registry.operations():
+        own = tuple(case for case in cases if {name for name, _ in case.dims} <= {*operation.dims})
         found = (each for each in registry.variants(operation) if each.device == "cuda")
         wanted = (each for each in found if each.name.startswith(prefixes))
         for place, variant in enumerate(wanted):
             dtypes = variant.dtypes or operation.dtypes
-            for number, case in enumerate(cases[place % share :: share]):
+            for number, case in enumerate(own[place % share :: share]):
                 dtype = dtypes[(number + place) % len(dtypes)]
                 yield Candidate(operation.name, variant.name, dtype, case, seed)
 

@@ -42,7 +42,12 @@ def run_variants(prefixes: tuple[str, ...]) -> int:
 
     cupy.cuda.set_allocator(None)
     device, memory, count = find_device("cuda"), DeviceMemory(), 0
-    cases = (Case.of((1, 2, 1, 70, 91, 24), causal=True), Case.of((1, 1, 1, 65, 65, 64)))
+    cases = (
+        Case.of((1, 2, 1, 70, 91, 24), causal=True),
+        Case.of((1, 1, 1, 65, 65, 64)),
+        Case((("B", 1), ("H", 4), ("Hkv", 2), ("N", 203), ("D", 24))),
+        Case((("B", 2), ("H", 1), ("Hkv", 1), ("N", 130), ("D", 64))),
+    )
     for candidate in candidates(cases, prefixes):
         config = candidate.config(device)
         if config is not None:

@@ -10,6 +10,7 @@ from autotune_variants.attention import (
 )
 from autotune_variants.attention.cuda import arrangements_variants, tiled_variants, wgmma_variants
 from autotune_variants.decode import variants as variants_decode
+from autotune_variants.decode.cuda import variants as cuda_decode
 from autotune_variants.mlp import tiled as tiled_mlp
 from autotune_variants.mlp import whole_variants as whole_mlp
 from autotune_variants.native import variants as variants_native
@@ -17,6 +18,7 @@ from autotune_variants.norm import variants as variants_norm
 
 __all__ = [
     "arrangements_variants",
+    "cuda_decode",
     "plain",
     "proposals",
     "tiled",

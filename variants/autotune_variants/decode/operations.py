@@ -16,7 +16,7 @@ from autotune_variants.decode.published import COUNTS
     scalars={"scale": "max(D, 1)**-0.5"},
     rules=("H == Hkv or (Hkv > 0 and H % Hkv == 0)",),
     axes=(("N",), ("B", "H", "Hkv")),
-    dtypes=("float32", "float64"),
+    dtypes=("float32", "float64", "bfloat16", "float16"),
     flops="2*B*H*N*(D + Dv)",
     tolerance={"out": 2.0},
     plain=plain_one_query,

@@ -10,6 +10,8 @@ from autotune_variants.decode.operations import decode
 
 Run = Callable[..., None]
 
+_DTYPES = ("float32", "float64")
+
 _GROUP = "H // max(Hkv, 1)"
 # Prefetching pays where K and V come from memory and costs where they are in a near cache.
 _AHEAD = Choice("ahead", (0, 32), 32, ordered=True)
@@ -54,6 +56,7 @@ SPLIT_CONSTRAINTS = (
 @variant(
     decode,
     "split",
+    dtypes=_DTYPES,
     passes=SPLIT,
     intermediates=temporaries("splits"),
     tunables=(*SPLIT_TUNABLES, _AHEAD, Threads(), Placement()),
@@ -69,6 +72,7 @@ def split(problem: Any, config: Mapping[str, Any]) -> Run:
 @variant(
     decode,
     "unsplit",
+    dtypes=_DTYPES,
     passes=(
         Pass(
             "attend",
@@ -93,6 +97,7 @@ def unsplit(problem: Any, config: Mapping[str, Any]) -> Run:
 @variant(
     decode,
     "three_pass",
+    dtypes=_DTYPES,
     passes=(
         Pass(
             "scores",
@@ -146,6 +151,7 @@ def three_pass(problem: Any, config: Mapping[str, Any]) -> Run:
 @variant(
     decode,
     "numpy",
+    dtypes=_DTYPES,
     passes=(
         Pass(
             "scores",
