@@ -17,6 +17,7 @@ from autotune.statistics import median_interval
 from autotune.store import open_tuning_db
 from autotune.trials import Trials
 from autotune.worker.protocol import Job, Outcome, RaceJob, RaceOutcome
+from autotune_policies import Choice, Subject, build_policy
 from autotune_tuning_db import TrialRow, utc_now
 
 PLUGIN = Path(__file__).parent / "plugins" / "toy_sum.py"
@@ -82,6 +83,24 @@ def keep(seconds: float, variant: str = "numpy", **changes: Any) -> TrialRow:
         row = TrialRow(campaign=store.start_campaign(given["device"], {}), **given)
         store.add_trial(row)
     return row
+
+
+def keep_policy(variant: str, **config: Any) -> None:
+    """Make a candidate the policy of the toy problem."""
+    source = fingerprint(registry.variant("toy_sum", variant))
+    values = tuple(config.items())
+    choice = Choice(variant, values, 1e-3, 0.9e-3, 1.1e-3, 0, 1e-7, True, source, 20)
+    cpu = local_cpu()
+    subject = Subject(
+        problem=problem().key,
+        device=cpu.identity,
+        family=cpu.family,
+        mode="cold",
+        toolchain={},
+        created=utc_now(),
+    )
+    with open_tuning_db() as store:
+        store.put_policy(build_policy(subject, [choice]).to_row())
 
 
 @dataclass
