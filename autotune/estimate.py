@@ -14,7 +14,7 @@ from typing import Any
 
 from autotune.model.problem import Problem
 from autotune.model.traits import PassPrediction, predict
-from autotune.model.variant import Variant
+from autotune.model.variant import Unit, Variant
 from autotune.rates import Rates, nominal_rates
 
 
@@ -23,7 +23,7 @@ class Estimate:
     """Seconds that each resource needs for a pass, or for all passes of a candidate.
 
     `depth` is the longest chain of steps. `roofline` is the larger of traffic and arithmetic with
-    the whole device at work: a candidate that moves and computes what it declares is not faster.
+    the whole device at work; a candidate is faster only if caches deliver what it declares to read.
     """
 
     roofline: float
@@ -52,34 +52,44 @@ def estimate_seconds(
 def estimate(
     variant: Variant, problem: Problem, config: Mapping[str, Any], rates: Rates | None = None
 ) -> Estimate:
-    """What the passes of a candidate need, one pass after the other."""
-    rates = rates or nominal_rates(variant.device)
-    threads = max(int(config.get("threads", 1)), 1)
-    at_work = threads if variant.device == "cpu" else rates.workers
-    rate = rates.flops_of(variant.arithmetic, problem.dtype) / variant.arithmetic.times
-    parts = [
-        _of_pass(each, rates, at_work, rate, regions=2 if threads > 1 else 1)
-        for each in _passes(variant, problem, config)
-    ]
+    """What all passes of a candidate need, one after the other."""
+    parts = [part for _, part in estimate_passes(variant, problem, config, rates)]
     return Estimate(*(sum(getattr(part, name.name) for part in parts) for name in fields(Estimate)))
 
 
+def estimate_passes(
+    variant: Variant, problem: Problem, config: Mapping[str, Any], rates: Rates | None = None
+) -> tuple[tuple[PassPrediction, Estimate], ...]:
+    """Every pass of a candidate with what it needs, in order."""
+    rates = rates or nominal_rates(variant.device)
+    threads = max(int(config.get("threads", 1)), 1)
+    at_work = threads if variant.device == "cpu" else rates.workers
+    unit, regions = variant.arithmetic, 2 if threads > 1 else 1
+    best = unit if unit.kind == "matrix" else Unit("vector", unit.dtype, unit.times)
+    flops, peak = (rates.flops_of(each, problem.dtype) / unit.times for each in (unit, best))
+    return tuple(
+        (each, _of_pass(each, rates, at_work, (flops, peak), regions))
+        for each in _passes(variant, problem, config)
+    )
+
+
 def _of_pass(
-    each: PassPrediction, rates: Rates, at_work: int, flops: float, *, regions: int
+    each: PassPrediction, rates: Rates, at_work: int, flops: tuple[float, float], regions: int
 ) -> Estimate:
-    """One pass, by no more workers than it has; `flops` are a worker's per second.
+    """One pass, by no more workers than it has; `flops` are a worker's per second, and at best.
 
     Threads that have to be gathered make a launch twice as long (`regions`).
     """
+    expected, peak = flops
     busy = at_work if each.workers is None else min(at_work, max(each.workers, 1))
     waves = math.ceil((each.workers or 0) / (at_work * rates.resident))
     traffic = (each.bytes_read, each.bytes_written)
     roofline = max(
-        rates.memory_seconds(*traffic, rates.workers), each.flops / (flops * rates.workers)
+        rates.memory_seconds(*traffic, rates.workers), each.flops / (peak * rates.workers)
     )
     memory = rates.memory_seconds(*traffic, busy)
     cache = each.cache_bytes / (rates.cache * busy)
-    arithmetic = each.flops / (flops * busy)
+    arithmetic = each.flops / (expected * busy)
     depth = waves * each.steps * rates.step
     atomics = each.atomics / (rates.atomics * at_work)
     launches = each.launches * rates.launch * regions

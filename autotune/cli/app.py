@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli import accept, exchange, pins, profile, registry, show, tune
+from autotune.cli import accept, exchange, history, pins, predict, profile, registry, show, tune
 
 app = typer.Typer(
     name="autotune",
@@ -42,8 +42,10 @@ app.command()(tune.tune)
 app.command()(show.show)
 app.command()(registry.variants)
 app.command()(registry.devices)
+app.command()(predict.predict)
 app.command()(profile.profile)
 app.command()(accept.accept)
+app.command()(history.history)
 app.command()(exchange.export)
 app.command(name="import")(exchange.import_)
 app.command()(pins.pin)

@@ -2,60 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import pytest
+from cards import Have
 from filled import Run, choice, keep, toy_problem
 
 from autotune.cli.selection import measuring_device
 from autotune.device import gpus, local_cpu
-from autotune.device.cuda import CudaDevice
-from autotune.device.driver import DriverGpu
-from autotune.device.gpus import Gpus
 from autotune.registry import registry
 
-A100 = DriverGpu(
-    index=0,
-    name="NVIDIA A100-SXM4-40GB",
-    uuid="00000000-0000-0000-0000-000000000001",
-    bus_id="0000:07:00.0",
-    bus_width=5120,
-    ecc=True,
-    prohibited=False,
-    limits={
-        "compute": 80,
-        "sms": 108,
-        "shared_per_block": 166_912,
-        "shared_per_sm": 167_936,
-        "registers_per_sm": 65_536,
-        "max_threads_per_block": 1024,
-        "max_threads_per_sm": 2048,
-        "warp": 32,
-        "device_memory": 42_297_786_368,
-        "l2_bytes": 41_943_040,
-    },
-)
 LACKING = "CuPy is not installed: pip install 'onf-autotune[cuda13]'"
-Have = Callable[..., CudaDevice]
-
-
-@pytest.fixture
-def have(monkeypatch: pytest.MonkeyPatch) -> Have:
-    """Makes this machine one with two equal A100."""
-
-    def put(unusable: str | None = None) -> CudaDevice:
-        versions = {"driver": "580.65.06", "cuda": "13.0"}
-        both = tuple(
-            CudaDevice.of(
-                replace(A100, index=i, uuid=f"{i:032x}"), versions=versions, unusable=unusable
-            )
-            for i in range(2)
-        )
-        monkeypatch.setattr(gpus, "local_gpus", lambda: Gpus(both))
-        return both[0]
-
-    return put
 
 
 def test_devices_lists_usable_gpus_before_the_cpu(run: Run, have: Have) -> None:

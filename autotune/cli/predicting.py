@@ -1,0 +1,99 @@
+"""What `autotune predict` does: ceilings, the config of every variant, and what was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from autotune.cli.answer import Answer, say
+from autotune.device import Device
+from autotune.errors import UserError
+from autotune.estimate import estimate_passes
+from autotune.fingerprint import fingerprint
+from autotune.model import Config, Problem, Variant
+from autotune.model.space import default_config, inadmissible, why_not
+from autotune.registry import registry
+from autotune.report import prediction as report
+from autotune.report.prediction import Measured, Predicted
+from autotune.roofline import ceilings_of, rates_from
+from autotune.settings import settings
+from autotune.store import load_snapshot, open_tuning_db
+
+MODE = "cold"
+
+
+def run(problem: Problem, device: Device, name: str | None, *, measure: bool) -> Answer:
+    """Predict every variant that can run the problem on the device, or the one that is named."""
+    wanted = [registry.variant(problem.operation, name)] if name else None
+    candidates, skipped = _candidates(problem, device, wanted)
+    if name and name in skipped:
+        raise UserError(f"{name} cannot run {problem} on {device.label}: {skipped[name]}.")
+    ceilings = ceilings_of(device, measure=measure, say=say)
+    rates = rates_from(device, ceilings)
+    times = dict(_measured(problem, device, [variant for variant, _ in candidates]))
+    found = []
+    for variant, default in candidates:
+        measured = times.get(variant.name)
+        config = measured.config if measured else default
+        parts = estimate_passes(variant, problem, config, rates)
+        found.append(Predicted(variant, config, parts, measured))
+    found.sort(key=lambda each: each.expected_seconds)
+    document = report.prediction_document(problem, device, ceilings, found, skipped)
+    return Answer(report.prediction_blocks(problem, document, detailed=bool(name)), document)
+
+
+def _candidates(
+    problem: Problem, device: Device, wanted: list[Variant] | None
+) -> tuple[list[tuple[Variant, Config]], dict[str, str]]:
+    """Variants with their default configs, and why others of this kind of device are left out."""
+    found: list[tuple[Variant, Config]] = []
+    skipped: dict[str, str] = {}
+    for variant in wanted or registry.variants(problem.operation):
+        if variant.device != device.kind and wanted is None:
+            continue
+        reason = why_not(variant, problem, device.kind, device.limits)
+        config = None if reason else default_config(variant, problem, device)
+        if config is None:
+            skipped[variant.name] = reason or "no config satisfies its constraints"
+        else:
+            found.append((variant, config))
+    return found, skipped
+
+
+def _measured(
+    problem: Problem, device: Device, variants: list[Variant]
+) -> Iterator[tuple[str, Measured]]:
+    """The best time of every variant as it is now: from the policy, or else from trials."""
+    known = _times(problem, device)
+    for variant in variants:
+        options = [
+            each
+            for each, made_of in known.get(variant.name, [])
+            if made_of == fingerprint(variant)
+            and inadmissible(variant, problem, each.config, device) is None
+        ]
+        if options:
+            yield variant.name, min(options, key=lambda each: each.seconds)
+
+
+def _times(problem: Problem, device: Device) -> dict[str, list[tuple[Measured, str]]]:
+    """By variant: times with the fingerprint of what was measured."""
+    found: dict[str, list[tuple[Measured, str]]] = {}
+    snapshot, _ = load_snapshot()
+    policy = snapshot.find(problem.key, device.identity, MODE)
+    for choice in policy.variants if policy else ():
+        config = Config(dict(choice.config))
+        time = Measured(config, choice.seconds, choice.low, choice.high, "policy")
+        found.setdefault(choice.variant, []).append((time, choice.fingerprint))
+    if not settings().database.exists():
+        return found
+    with open_tuning_db(readonly=True) as store:
+        rows = store.trials(problem.key, device.identity, mode=MODE)
+    raced = set(found)
+    for row in rows:
+        if row.status == "ok" and row.stage != "profile" and row.variant not in raced:
+            config = Config(dict(row.config))
+            low, high = row.low or math.nan, row.high or math.nan
+            time = Measured(config, float(row.median or math.nan), low, high, "trial")
+            found.setdefault(row.variant, []).append((time, row.fingerprint))
+    return found

@@ -1,0 +1,263 @@
+"""`autotune predict`: counts and times of every variant, or of one pass by pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from autotune import units
+from autotune.device import Device
+from autotune.estimate import Estimate
+from autotune.model import Config, Prediction, Problem, Variant, predict
+from autotune.model.traits import PassPrediction
+from autotune.report.blocks import Block, Facts, Heading, Table, Verbatim
+from autotune.roofline import Ceilings
+from autotune.spelling import short_problem, tune_command
+
+_MB = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The best measured time of a variant, in seconds with its 95% interval, and its config."""
+
+    config: Config
+    seconds: float
+    low: float
+    high: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A variant at a config: its passes with what they need, and its measured time or None."""
+
+    variant: Variant
+    config: Config
+    passes: tuple[tuple[PassPrediction, Estimate], ...]
+    measured: Measured | None
+
+    @property
+    def expected_seconds(self) -> float:
+        """What the search expects."""
+        return sum(part.seconds for _, part in self.passes)
+
+    @property
+    def roofline_seconds(self) -> float:
+        """Traffic or arithmetic of every pass at the device's ceilings."""
+        return sum(part.roofline for _, part in self.passes)
+
+    def counts(self, problem: Problem) -> Prediction:
+        """What the passes imply."""
+        return predict(self.variant, problem, self.config)
+
+
+def prediction_document(
+    problem: Problem,
+    device: Device,
+    ceilings: Ceilings,
+    found: Sequence[Predicted],
+    skipped: Mapping[str, str],
+) -> dict[str, Any]:
+    """Everything as plain values: bytes, counts, seconds."""
+    read, written = problem.compulsory_bytes
+    return {
+        "problem": problem.key.text,
+        "device": device.identity,
+        "device_label": device.label,
+        "compulsory": {"bytes_read": read, "bytes_written": written},
+        "flops": problem.flops,
+        "published": [asdict(each.count(problem.names)) for each in problem.operation.published],
+        "ceilings": {
+            "measured": ceilings.measured,
+            "toolchain": dict(ceilings.toolchain),
+            "rates": dict(ceilings.rates),
+        },
+        "variants": [_variant_document(problem, each) for each in found],
+        "skipped": dict(skipped),
+    }
+
+
+def _variant_document(problem: Problem, each: Predicted) -> dict[str, Any]:
+    counts, measured = asdict(each.counts(problem)), each.measured
+    counts.pop("passes")
+    declared = bool(each.variant.passes)
+    moved = counts["bytes_read"] + counts["bytes_written"]
+    seconds = measured.seconds if measured else None
+    return {
+        "variant": each.variant.name,
+        "config": dict(each.config),
+        "declared": declared,
+        **counts,
+        "over_compulsory": moved / max(sum(problem.compulsory_bytes), 1) if declared else None,
+        "unit": asdict(each.variant.arithmetic),
+        "roofline_seconds": each.roofline_seconds,
+        "expected_seconds": each.expected_seconds,
+        "measured_seconds": seconds,
+        "measured_interval": [measured.low, measured.high] if measured else None,
+        "measured_from": measured.source if measured else None,
+        "ratio": seconds / each.roofline_seconds if seconds and each.roofline_seconds else None,
+        "passes": [
+            asdict(counted) | {"times": asdict(part), "limit": part.limit}
+            for counted, part in each.passes
+        ],
+    }
+
+
+def prediction_blocks(
+    problem: Problem, document: Mapping[str, Any], *, detailed: bool
+) -> list[Block]:
+    """The document for people; with `detailed` the passes of its one variant."""
+    blocks: list[Block] = [
+        Heading(f"{short_problem(problem)}  on {document['device_label']}"),
+        Facts(tuple(_facts(document))),
+    ]
+    variants = document["variants"]
+    if not variants:
+        return [*blocks, "", "no variant can run this here.", *_skipped(document)]
+    blocks += _published(document)
+    blocks += ["", _traffic(variants), "", _times(variants)]
+    if detailed:
+        blocks += _passes(variants[0])
+    blocks += ["", *_legend(problem, variants), *_skipped(document)]
+    return blocks
+
+
+def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    least, rates = document["compulsory"], document["ceilings"]["rates"]
+    read, written = units.size(least["bytes_read"]), units.size(least["bytes_written"])
+    rows = [("at least", f"{read} read, {written} written, {units.count(document['flops'])} flops")]
+    memory = [f"{name} {rates[name] / 1e9:.3g} GB/s" for name in ("read", "copy") if name in rates]
+    rows.append(("memory", ", ".join(memory)))
+    for unit in ("loop", "vector", "matrix"):
+        names = [name for name in rates if name.startswith(f"{unit} ")]
+        shown = [f"{name.split()[1]} {rates[name] / 1e9:.3g}" for name in names]
+        if shown:
+            rows.append((unit, f"{', '.join(shown)} GFLOP/s"))
+    return rows
+
+
+def _published(document: Mapping[str, Any]) -> list[Block]:
+    """Every published count, in its own unit (MB of 10^6 bytes), and the full count beside it."""
+    if not document["published"]:
+        return []
+    full = {each["variant"]: each for each in document["variants"]}
+    blocks: list[Block] = ["", Heading("published")]
+    for count in document["published"]:
+        words = [f"{count['bytes_moved'] / _MB:.3f} MB"]
+        if count["bytes_read"] is not None and count["bytes_written"] is not None:
+            words.append(f"{count['bytes_read'] / _MB:.3f} read")
+            words.append(f"{count['bytes_written'] / _MB:.3f} written")
+        if count["atomics"] is not None:
+            words.append(f"{count['atomics']:,} atomics")
+        here = [
+            f"{name} {(full[name]['bytes_read'] + full[name]['bytes_written']) / _MB:.3f} MB"
+            for name in count["variants"]
+            if name in full
+        ]
+        blocks.append(f"  {count['name']}: {', '.join(words)} ({count['source']})")
+        beside = f"in full: {', '.join(here)}; " if here else ""
+        blocks.append(f"    {beside}left out there: {count['without'] or 'nothing'}")
+    return blocks
+
+
+def _traffic(variants: Sequence[Mapping[str, Any]]) -> Table:
+    titles = ("variant", ">read", ">written", ">over", ">atomics", ">workspace")
+    rows = []
+    for each in variants:
+        known = each["declared"]
+        rows.append(
+            (
+                each["variant"],
+                units.size(each["bytes_read"]) if known else "-",
+                units.size(each["bytes_written"]) if known else "-",
+                _times_as_much(each["over_compulsory"]),
+                units.count(each["atomics"]) if each["atomics"] else "-",
+                units.size(each["workspace_bytes"]),
+            )
+        )
+    return Table(titles, tuple(rows))
+
+
+def _times(variants: Sequence[Mapping[str, Any]]) -> Table:
+    titles = ("variant", ">flops", ">launches", ">roofline", ">measured", ">ratio")
+    rows = tuple(
+        (
+            each["variant"],
+            units.count(each["flops"]),
+            str(each["launches"]) if each["declared"] else "-",
+            units.seconds(each["roofline_seconds"]),
+            units.seconds(each["measured_seconds"]),
+            _times_as_much(each["ratio"]),
+        )
+        for each in variants
+    )
+    return Table(titles, rows)
+
+
+def _passes(variant: Mapping[str, Any]) -> list[Block]:
+    """What each pass moves and computes, and what the estimate makes of it."""
+    counts = tuple(
+        (
+            each["name"],
+            units.size(each["bytes_read"]),
+            units.size(each["bytes_written"]),
+            units.count(each["atomics"]) if each["atomics"] else "-",
+            units.count(each["flops"]),
+        )
+        for each in variant["passes"]
+    )
+    times = tuple(
+        (
+            each["name"],
+            "-" if each["workers"] is None else units.count(each["workers"]),
+            units.count(each["steps"]),
+            units.seconds(each["times"]["seconds"]),
+            each["limit"],
+        )
+        for each in variant["passes"]
+    )
+    unit = variant["unit"]
+    what = f"{unit['kind']} {unit['dtype']}" if unit["dtype"] else unit["kind"]
+    number = f", {unit['times']} products for one" if unit["times"] > 1 else ""
+    return [
+        "",
+        Table(("pass", ">read", ">written", ">atomics", ">flops"), counts),
+        "",
+        Table(("pass", ">workers", ">steps", ">expected", "limit"), times),
+        "",
+        Facts(
+            (
+                ("config", str(Config(variant["config"]))),
+                ("unit", f"{what}{number}"),
+                ("expected", units.seconds(variant["expected_seconds"])),
+            )
+        ),
+    ]
+
+
+def _times_as_much(value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return "-"
+    return f"{value:.2f}x" if value < 99.95 else f"{value:.0f}x"
+
+
+def _legend(problem: Problem, variants: Sequence[Mapping[str, Any]]) -> list[Block]:
+    lines: list[Block] = [
+        "In the order of the expected time, which adds atomics, launches and how many workers "
+        "there are to the roofline.",
+        "over: bytes moved over the least. ratio: measured over roofline; below 1, caches "
+        "delivered what is read again.",
+    ]
+    if not any(each["measured_seconds"] for each in variants):
+        lines += ["", "Nothing is measured here:", Verbatim(f"  {tune_command(problem)}")]
+    return lines
+
+
+def _skipped(document: Mapping[str, Any]) -> list[Block]:
+    reasons: dict[str, list[str]] = {}
+    for name, reason in document["skipped"].items():
+        reasons.setdefault(reason, []).append(name)
+    return [f"left out: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
