@@ -48,7 +48,7 @@ def predict(
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> Answer:
-    """Count traffic, atomics and flops, with the time they need at best.
+    """Predict traffic and time of every variant.
 
     From the declared passes of every variant: bytes read and written, and over what no arrangement
     avoids; atomic additions, launches, flops, workspace; the roofline time on the device, and the
