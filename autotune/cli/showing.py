@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -198,6 +198,35 @@ def failures(found: Found) -> Answer:
 
     documents = failure_documents(found.entries, found.trials)
     return Answer(failure_blocks(documents), documents)
+
+
+def history(query: Query, variants: Sequence[str]) -> Answer:
+    """Every version of the variants (of all, when none is named) with what it measured."""
+    from autotune.accept import versions
+    from autotune.report.history import history_blocks, history_document
+    from autotune.report.policies import device_labels
+
+    snapshot, _ = load_snapshot()
+    trials, devices = _from_store(query)
+    _check_operation(query, snapshot, trials)
+    identities = _identities(query, devices, snapshot)
+    mine = [
+        row
+        for row in trials
+        if query.wants(row.problem)
+        and query.mode in (None, row.mode)
+        and (identities is None or row.device in identities)
+    ]
+    _check_variants(variants, {row.variant for row in trials})
+    found = versions(row for row in mine if not variants or row.variant in variants)
+    labels = device_labels(devices, local_devices())
+    return Answer(history_blocks(found, labels), history_document(found))
+
+
+def _check_variants(names: Sequence[str], known: Set[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UnknownNameError("variant that was measured", name, known)
 
 
 def explained(query: Query) -> Answer:
