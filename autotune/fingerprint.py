@@ -25,8 +25,17 @@ def fingerprint(variant: Variant) -> str:
     The walk stays within the plugin: the standard library, this engine and other installed
     distributions count by name (and by version, unless `toolchain` has it). Comments, docstrings
     and layout do not count, nor do the version of Python, paths, or the order of registration.
+    The parts of a variant count as it does itself.
     """
-    return _digest(reach_of(variant).facts)
+    parts = [f"parts {_parts_fingerprint(variant.parts)}"] if variant.parts else []
+    return _digest([*reach_of(variant).facts, *parts])
+
+
+@cache
+def _parts_fingerprint(parts: tuple[Variant, ...]) -> str:
+    """Hash of several variants, walked as one: what they share is visited once."""
+    ordered = sorted(parts, key=lambda part: (part.operation.name, part.name))
+    return _digest(reach(ordered).facts)
 
 
 def code_fingerprint(function: Any) -> str:

@@ -30,7 +30,9 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 _MOVED = {"_collections": "collections"}
 """Where the fields of named tuples say that they are from, until Python 3.11 and since."""
 
-_NOT_SOURCE = frozenset({"name", "doc", "source", "build", "operation", "unit", "published"})
+_NOT_SOURCE = frozenset(
+    {"name", "doc", "source", "build", "operation", "unit", "parts", "published"}
+)
 
 
 def reach(root: Any, *, after: Reach | None = None) -> Reach:

@@ -154,6 +154,7 @@ def variant(
     requires: Sequence[Requirement] = (),
     blas: Literal["serial", "parallel"] | None = None,
     unit: Unit | None = None,
+    parts: Sequence[Variant] = (),
     deterministic: bool | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare a variant of an operation; the decorated function is returned unchanged.
@@ -183,6 +184,7 @@ def variant(
             requires=tuple(requires),
             blas=blas,
             unit=unit,
+            parts=tuple(parts),
             deterministic=deterministic,
             returns=not builder and not _takes_outputs(parameters, target),
             source=function,

@@ -184,6 +184,15 @@ def test_the_declaration_counts_and_the_name_does_not(load: Load) -> None:
     assert fingerprint(main.make(passes=(main.Pass("p"),))) != main.result
 
 
+def test_the_parts_of_a_variant_count(load: Load) -> None:
+    module = load()
+    part, again = module.make(name="part"), module.make(name="again")
+    other = module.make(name="part", tunables=(module.PowerOfTwo("t", 1, 8),))
+    composed = [fingerprint(module.make(parts=parts)) for parts in ((), (part,), (other,))]
+    assert len(set(composed)) == 3
+    assert fingerprint(module.make(parts=(again,))) == composed[1]
+
+
 def test_what_a_memo_holds_does_not_count(load: Load) -> None:
     main = load()
     main.MEMO["x"] = 1

@@ -119,6 +119,8 @@ class Variant:
     which fills the outputs. With `returns=True` run takes inputs and scalars only and returns the
     outputs. `constraints` are expressions over dims, flags, itemsize, tunables and the limits of
     the kind of device (MACHINE_LIMITS). `unit` is what does its arithmetic, for predictions.
+    `parts` are the variants of other operations that may serve a step of it, by `dispatch`: they
+    count in its fingerprint.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Variant:
     requires: tuple[Requirement, ...] = ()
     blas: Literal["serial", "parallel"] | None = None
     unit: Unit | None = None
+    parts: tuple[Variant, ...] = field(default=(), repr=False)
     returns: bool = False
     deterministic: bool | None = None
     source: Callable[..., Any] | None = field(default=None, repr=False)
