@@ -14,10 +14,12 @@ from autotune.model import Config, Problem, Variant
 from autotune.model.space import default_config, inadmissible, why_not
 from autotune.registry import registry
 from autotune.report import prediction as report
+from autotune.report.counted import Counted
 from autotune.report.prediction import Measured, Predicted
 from autotune.roofline import ceilings_of, rates_from
 from autotune.settings import settings
 from autotune.store import load_snapshot, open_tuning_db
+from autotune_tuning_db import TrialRow
 
 MODE = "cold"
 
@@ -30,13 +32,15 @@ def run(problem: Problem, device: Device, name: str | None, *, measure: bool) ->
         raise UserError(f"{name} cannot run {problem} on {device.label}: {skipped[name]}.")
     ceilings = ceilings_of(device, measure=measure, say=say)
     rates = rates_from(device, ceilings)
-    times = dict(_measured(problem, device, [variant for variant, _ in candidates]))
+    variants = [variant for variant, _ in candidates]
+    times = dict(_measured(problem, device, variants))
+    counters = dict(_counted(problem, device, variants))
     found = []
     for variant, default in candidates:
         measured = times.get(variant.name)
         config = measured.config if measured else default
         parts = estimate_passes(variant, problem, config, rates)
-        found.append(Predicted(variant, config, parts, measured))
+        found.append(Predicted(variant, config, parts, measured, counters.get(variant.name)))
     found.sort(key=lambda each: each.expected_seconds)
     document = report.prediction_document(problem, device, ceilings, found, skipped)
     return Answer(report.prediction_blocks(problem, document, detailed=bool(name)), document)
@@ -85,15 +89,31 @@ def _times(problem: Problem, device: Device) -> dict[str, list[tuple[Measured, s
         config = Config(dict(choice.config))
         time = Measured(config, choice.seconds, choice.low, choice.high, "policy")
         found.setdefault(choice.variant, []).append((time, choice.fingerprint))
-    if not settings().database.exists():
-        return found
-    with open_tuning_db(readonly=True) as store:
-        rows = store.trials(problem.key, device.identity, mode=MODE)
     raced = set(found)
-    for row in rows:
+    for row in _trials(problem, device):
         if row.status == "ok" and row.stage != "profile" and row.variant not in raced:
             config = Config(dict(row.config))
             low, high = row.low or math.nan, row.high or math.nan
             time = Measured(config, float(row.median or math.nan), low, high, "trial")
             found.setdefault(row.variant, []).append((time, row.fingerprint))
     return found
+
+
+def _counted(
+    problem: Problem, device: Device, variants: list[Variant]
+) -> Iterator[tuple[str, Counted]]:
+    """The latest counters of every variant as it is now."""
+    known = {variant.name: variant for variant in variants}
+    for row in _trials(problem, device):
+        counters = row.circumstances.get("counters") if row.stage == "profile" else None
+        variant = known.get(row.variant)
+        if counters and variant is not None and row.fingerprint == fingerprint(variant):
+            yield row.variant, Counted.of(Config(dict(row.config)), counters)
+
+
+def _trials(problem: Problem, device: Device) -> list[TrialRow]:
+    """Every trial of the problem on the device, oldest first."""
+    if not settings().database.exists():
+        return []
+    with open_tuning_db(readonly=True) as store:
+        return store.trials(problem.key, device.identity, mode=MODE)

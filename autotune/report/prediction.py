@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from autotune.estimate import Estimate
 from autotune.model import Config, Prediction, Problem, Variant, predict
 from autotune.model.traits import PassPrediction
 from autotune.report.blocks import Block, Facts, Heading, Table, Verbatim
+from autotune.report.counted import Counted, counted_document, counted_table, ratio
 from autotune.roofline import Ceilings
 from autotune.spelling import short_problem, tune_command
 
@@ -32,12 +32,13 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """A variant at a config: its passes with what they need, and its measured time or None."""
+    """A variant at a config: what its passes need, and what was measured of it, if anything."""
 
     variant: Variant
     config: Config
     passes: tuple[tuple[PassPrediction, Estimate], ...]
     measured: Measured | None
+    counted: Counted | None = None
 
     @property
     def expected_seconds(self) -> float:
@@ -99,6 +100,7 @@ def _variant_document(problem: Problem, each: Predicted) -> dict[str, Any]:
         "measured_interval": [measured.low, measured.high] if measured else None,
         "measured_from": measured.source if measured else None,
         "ratio": seconds / each.roofline_seconds if seconds and each.roofline_seconds else None,
+        "counted": counted_document(problem, each.variant, each.counted),
         "passes": [
             asdict(counted) | {"times": asdict(part), "limit": part.limit}
             for counted, part in each.passes
@@ -119,6 +121,9 @@ def prediction_blocks(
         return [*blocks, "", "no variant can run this here.", *_skipped(document)]
     blocks += _published(document)
     blocks += ["", _traffic(variants), "", _times(variants)]
+    counted = counted_table(variants)
+    if counted is not None:
+        blocks += ["", counted]
     if detailed:
         blocks += _passes(variants[0])
     blocks += ["", *_legend(problem, variants), *_skipped(document)]
@@ -173,7 +178,7 @@ def _traffic(variants: Sequence[Mapping[str, Any]]) -> Table:
                 each["variant"],
                 units.size(each["bytes_read"]) if known else "-",
                 units.size(each["bytes_written"]) if known else "-",
-                _times_as_much(each["over_compulsory"]),
+                ratio(each["over_compulsory"]),
                 units.count(each["atomics"]) if each["atomics"] else "-",
                 units.size(each["workspace_bytes"]),
             )
@@ -190,7 +195,7 @@ def _times(variants: Sequence[Mapping[str, Any]]) -> Table:
             str(each["launches"]) if each["declared"] else "-",
             units.seconds(each["roofline_seconds"]),
             units.seconds(each["measured_seconds"]),
-            _times_as_much(each["ratio"]),
+            ratio(each["ratio"]),
         )
         for each in variants
     )
@@ -236,12 +241,6 @@ def _passes(variant: Mapping[str, Any]) -> list[Block]:
             )
         ),
     ]
-
-
-def _times_as_much(value: float | None) -> str:
-    if value is None or not math.isfinite(value):
-        return "-"
-    return f"{value:.2f}x" if value < 99.95 else f"{value:.0f}x"
 
 
 def _legend(problem: Problem, variants: Sequence[Mapping[str, Any]]) -> list[Block]:

@@ -9,10 +9,12 @@ from cards import Have
 from filled import Run, choice, keep, toy_problem
 
 from autotune.device import local_cpu
-from autotune.fingerprint import toolchain
+from autotune.fingerprint import fingerprint, toolchain
+from autotune.model import Problem
+from autotune.registry import registry
 from autotune.roofline import cpu, gpu
 from autotune.store import kept_ceilings, open_tuning_db
-from autotune_tuning_db import CeilingsRow, utc_now
+from autotune_tuning_db import CeilingsRow, TrialRow, utc_now
 
 RATES = {
     **{"read": 2e10, "copy": 2e10, "read alone": 2e10},
@@ -96,6 +98,43 @@ def test_a_measurement_of_older_source_does_not_count(run: Run, toy: str) -> Non
     shown = run("predict", "toy_scale", "--shape", 1024)
     assert "Nothing is measured here" in shown.out
     assert "autotune tune toy_scale --shape N=1024 --dtype float32" in shown.out
+
+
+def test_counters_stand_beside_with_their_ratio(run: Run, toy: str) -> None:
+    counters = {"bytes_read": 8192, "bytes_written": 4096, "atomics": 0}
+    profiled(toy_problem(), "flipped", {"counters": {**counters, "kernels": []}})
+    document = run("predict", "toy_scale", "--shape", 1024, "--json").document
+    found = {each["variant"]: each["counted"] for each in document["variants"]}
+    assert found["numpy"] is None
+    assert found["flipped"]["ratios"] == {"bytes_read": 2, "bytes_written": 1, "atomics": None}
+    shown = run("predict", "toy_scale", "--shape", 1024)
+    assert "counted read ratio written ratio atomics" in shown.flat
+    assert "flipped 8 KiB 2.00x 4 KiB 1.00x -" in shown.flat
+
+
+def profiled(problem: Problem, variant: str, circumstances: dict[str, Any]) -> None:
+    """Put what a profiler counted into the store."""
+    with open_tuning_db() as store:
+        store.add_trial(
+            TrialRow(
+                campaign=store.start_campaign(local_cpu().identity, {}),
+                problem=problem.key,
+                device=local_cpu().identity,
+                mode="cold",
+                stage="profile",
+                variant=variant,
+                fingerprint=fingerprint(registry.variant("toy_scale", variant)),
+                config={"copies": 1},
+                status="ok",
+                started=utc_now(),
+                samples=(1e-6,),
+                median=1e-6,
+                low=1e-6,
+                high=1e-6,
+                toolchain={},
+                circumstances=circumstances,
+            )
+        )
 
 
 def test_one_variant_pass_by_pass(run: Run) -> None:
