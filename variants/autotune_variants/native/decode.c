@@ -44,18 +44,6 @@ static void dot_products(REAL *weights, const REAL *query, rows keys, int64_t co
     }
 }
 
-/* Weights become exponentials relative to `peak`; returns their sum. */
-static REAL exponentials(REAL *weights, int64_t count, REAL peak)
-{
-    REAL total = 0;
-#pragma omp simd reduction(+ : total)
-    for (int64_t i = 0; i < count; i++) {
-        weights[i] = exp_negative(weights[i] - peak);
-        total += weights[i];
-    }
-    return total;
-}
-
 /* sums[d] = the sum of weights[i] * values[i, d], four rows at a time. */
 static void weighted_sum(REAL *restrict sums, const REAL *weights, rows values, int64_t count,
                          int64_t width)

@@ -1,9 +1,8 @@
 ! Decode: the cache cut into splits, each swept once with an online softmax, and combined.
 module decode
 #include "arrays.inc"
-interface exp_negative
-    module procedure exp_negative_float, exp_negative_double
-end interface exp_negative
+#include "exponential_names.inc"
+public :: decode_split
 enum, bind(c)
     enumerator :: q = 1, k, v, output, parts, stats, queries, weights, sums
     enumerator :: packed_keys, packed_values
@@ -145,12 +144,7 @@ subroutine join(part, peak, total, weights, sums, values, step, count, width)
         largest = max(largest, weights(i))
     end do
     shrink = exp_negative(peak - largest)
-    added = 0
-    !$omp simd reduction(+ : added)
-    do i = 1, count
-        weights(i) = exp_negative(weights(i) - largest)
-        added = added + weights(i)
-    end do
+    call exponentials(weights, count, largest, added)
     total = total * shrink + added
     peak = largest
     call weighted_sum(sums, weights, values, step, count, width)

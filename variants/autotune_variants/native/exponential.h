@@ -1,18 +1,20 @@
-/* e**x for x <= 0, in a form that compilers vectorise: no branch, no table, no call. */
+/* e**x for x <= 0, in a form that compilers vectorise: no table, no call, no branch. */
 #ifndef EXPONENTIAL_H
 #define EXPONENTIAL_H
 
 #include <math.h>
+#include <stdint.h>
 
-/* Minimax polynomials of e**r on [-ln(2)/2, ln(2)/2], the lowest power first, and ln(2) in two
-   parts, the first with so few bits that its products with an exponent are exact (Cody and Waite,
-   Software Manual for the Elementary Functions, 1980). The same as in fastmath.py. */
-static inline float exp_negative_float(float x)
+/* e**x for LOWEST <= x <= 0, or NaN. Minimax polynomials of e**r on [-ln(2)/2, ln(2)/2], and ln(2)
+   in two parts, the first with so few bits that its products with an exponent are exact (Cody and
+   Waite, Software Manual for the Elementary Functions, 1980); the same as in fastmath.py. At LOWEST
+   the power of two has the exponent of 0, and so is 0. */
+#define LOWEST ((REAL)(sizeof(REAL) == 4 ? -88.029691931113054 : -709.08956571282408))
+
+static inline float exp_float(float x)
 {
-    const float low = -87.336544750553102f;
-    const float y = x < low ? low : x;
-    const int32_t n = (int32_t)(y * 1.4426950408889634f - 0.5f);
-    const float r = (y - (float)n * 0.693359375f) - (float)n * -2.12194440054690583e-4f;
+    const int32_t n = (int32_t)(x * 1.4426950408889634f - 0.5f);
+    const float r = (x - (float)n * 0.693359375f) - (float)n * -2.12194440054690583e-4f;
     float e = 0.0014061277161274944f;
     e = e * r + 0.008379020750301062f;
     e = e * r + 0.04166477649879893f;
@@ -21,15 +23,13 @@ static inline float exp_negative_float(float x)
     e = e * r + 1.0000000496716646f;
     e = e * r + 1.0f;
     const union { int32_t bits; float value; } power = {(n + 127) << 23};
-    return x < low ? 0.0f : e * power.value;
+    return e * power.value;
 }
 
-static inline double exp_negative_double(double x)
+static inline double exp_double(double x)
 {
-    const double low = -708.39641853226408;
-    const double y = x < low ? low : x;
-    const int32_t n = (int32_t)(y * 1.4426950408889634 - 0.5);
-    const double r = (y - n * 0.693145751953125) - n * 1.42860682030941723212e-6;
+    const int32_t n = (int32_t)(x * 1.4426950408889634 - 0.5);
+    const double r = (x - n * 0.693145751953125) - n * 1.42860682030941723212e-6;
     double e = 2.2981262981125148e-08;
     e = e * r + 2.7626310470352936e-07;
     e = e * r + 2.7564256494663774e-06;
@@ -43,10 +43,31 @@ static inline double exp_negative_double(double x)
     e = e * r + 1.0000000000000007;
     e = e * r + 1.0;
     const union { int64_t bits; double value; } power = {((int64_t)n + 1023) << 52};
-    return x < low ? 0.0 : e * power.value;
+    return e * power.value;
 }
 
-/* 0 for x = -inf and for what would be subnormal, NaN for NaN. */
-#define exp_negative(x) _Generic((REAL)0, float: exp_negative_float, double: exp_negative_double)(x)
+#define exp_of(x) _Generic((REAL)0, float: exp_float, double: exp_double)(x)
+
+/* 0 for x = -inf and for most of what would be subnormal, NaN for NaN. */
+static inline REAL exp_negative(REAL x)
+{
+    return exp_of(x < LOWEST ? LOWEST : x);
+}
+
+/* values[i] becomes e**(values[i] - shift), none of them above shift; returns their sum. Where a
+   compiler sees comparison and polynomial in one loop, it branches, and does not vectorise. */
+static inline REAL exponentials(REAL *values, int64_t count, REAL shift)
+{
+    REAL total = 0;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        values[i] = values[i] - shift < LOWEST ? LOWEST : values[i] - shift;
+#pragma omp simd reduction(+ : total)
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = exp_of(values[i]);
+        total += values[i];
+    }
+    return total;
+}
 
 #endif

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autotune import Placement, Threads, variant
+from autotune import Choice, Intermediate, Placement, Threads, variant
 from autotune.native import NativeSource, build_tunables, needs_compiler
+from autotune_variants.attention.operations import attention
+from autotune_variants.attention.tiled_passes import FORWARD
 from autotune_variants.decode import variants as decode_variants
 from autotune_variants.decode.operations import decode
 
@@ -70,4 +72,36 @@ _declare(
     intermediates=decode_variants.temporaries("splits"),
     tunables=decode_variants.SPLIT_TUNABLES,
     constraints=decode_variants.SPLIT_CONSTRAINTS,
+)
+
+_STRIP = "(64 // itemsize)"
+_FEATURES = f"ceil_div(Dv, {_STRIP})*{_STRIP}"
+
+
+def _tiles(problem: Any, config: Mapping[str, Any]) -> Sequence[int]:
+    return int(config["block_q"]), int(config["block_k"]), int(problem.flags["causal"])
+
+
+_declare(
+    attention,
+    "tiled",
+    "attention",
+    entry="attention_tiled",
+    doc="Tiles of queries in parallel, online softmax over tiles of keys.",
+    settings=_tiles,
+    passes=(FORWARD,),
+    intermediates=(
+        Intermediate("queries", ("threads", "block_q", "D")),
+        Intermediate("keys", ("threads", "D", "block_k")),
+        Intermediate("values", ("threads", "block_k", _FEATURES)),
+        Intermediate("scores", ("threads", "block_q", "block_k")),
+        Intermediate("sums", ("threads", "block_q", _FEATURES)),
+        Intermediate("stats", ("threads", 2, "block_q")),
+        Intermediate("lines", ("threads", "D")),
+    ),
+    tunables=(
+        Choice("block_q", (16, 32, 64, 128), default=64, ordered=True),
+        Choice("block_k", (32, 64, 128), default=64, ordered=True),
+    ),
+    constraints=("block_q < 2*Nq or block_q == 16", "block_k < 2*Nk or block_k == 32"),
 )
