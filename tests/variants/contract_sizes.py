@@ -57,6 +57,15 @@ MLP = (
     {"N": 5, "D": 0, "F": 8},
     {"N": 5, "D": 4, "F": 0},
 )
+BLOCK = (
+    {"B": 2, "N": 33, "D": 16, "F": 24},
+    {"B": 1, "N": 70, "D": 24, "F": 40, "H": 3},
+    {"B": 2, "N": 20, "D": 16, "F": 8, "H": 4, "Hkv": 2},
+    {"B": 1, "N": 1, "D": 8, "F": 4},
+    {"B": 0, "N": 5, "D": 8, "F": 4},
+    {"B": 1, "N": 0, "D": 8, "F": 4},
+    {"B": 1, "N": 5, "D": 8, "F": 0},
+)
 
 
 def cases(operation: str) -> list[Case]:
@@ -69,6 +78,8 @@ def cases(operation: str) -> list[Case]:
         return [(sizes, {}) for sizes in MLP]
     if operation.startswith("norm_mlp"):
         return [(sizes, {"residual": number % 2 == 1}) for number, sizes in enumerate(MLP)]
+    if "block" in operation:
+        return [(sizes, {"causal": number % 2 == 1}) for number, sizes in enumerate(BLOCK)]
     plain: list[Case] = [(sizes, {}) for sizes in (*ATTENTION, *EMPTY)]
     return [*plain, *((sizes, {"causal": True}) for sizes in (*MASKED, *EMPTY))]
 
@@ -79,4 +90,6 @@ def typical(operation: str, n: int) -> Sizes:
         return {"N": n, "D": 64}
     if "mlp" in operation:
         return {"N": n, "D": 16, "F": 40}
+    if "block" in operation:
+        return {"B": 1, "N": n, "D": 16, "F": 40}
     return {"B": 1, "H": 2, "N": n, "D": 16}

@@ -65,6 +65,14 @@ def test_norm_mlp_gradients_are_central_differences(residual: bool) -> None:
         check_gradients(forward, inputs, grad_out, found, tolerance=1e-7)
 
 
+def test_the_study_counts_inputs_outputs_and_four_hidden_arrays() -> None:
+    for operation, width in (("gated_mlp_train", 2), ("norm_mlp_train", 6)):
+        wanted = problem(operation, (4096, 64, 256), dtype="float64")
+        (published,) = wanted.operation.published
+        moved = published.count(wanted.names).bytes_moved
+        assert moved == (width * 64 + 4 * 256) * 4096 * 8
+
+
 def test_large_activations_do_not_overflow() -> None:
     ones = np.ones((1, 1))
     for u in (-1000.0, 1000.0):

@@ -16,6 +16,9 @@ from autotune_variants.mlp import whole_variants as whole_mlp
 from autotune_variants.native import variants as variants_native
 from autotune_variants.norm import variants as variants_norm
 
+# isort: split
+from autotune_variants.block import variants as variants_block  # composed of all the others
+
 __all__ = [
     "arrangements_variants",
     "cuda_decode",
@@ -25,6 +28,7 @@ __all__ = [
     "tiled_mlp",
     "tiled_variants",
     "variants_backward",
+    "variants_block",
     "variants_decode",
     "variants_forward",
     "variants_native",

@@ -1,33 +1,21 @@
-"""The study's own count for the transformer block, in elements.
+"""What the study counts for the transformer block: elements moved, forward and backward together.
 
-It leaves out the weights and the scores that the study's kernels store.
+Two normalisations (4 n d each), the projections to q, k and v (4 n d), attention with its
+gradients (8 n d), the gated MLP (2 n d + 4 n d_ff) and the residuals (2 n d), with n = B*N.
 """
 
 from __future__ import annotations
 
-from autotune_variants.mlp.published import mlp_elements
-from autotune_variants.norm.published import norm_elements
+from autotune import Published
+from autotune_variants.norm.published import SOURCE
 
+_ND, _NF = "B*N*D", "B*N*F"
 
-def projection_elements(tokens: int, width: int) -> int:
-    """Elements moved by the projections to q, k and v, 4 n d (HAL 05734881)."""
-    return 4 * tokens * width
-
-
-def attention_elements(tokens: int, width: int) -> int:
-    """Elements moved by attention, forward and backward fused, 8 n d (HAL 05734881)."""
-    return 8 * tokens * width
-
-
-def block_elements(tokens: int, width: int, hidden: int) -> int:
-    """Elements moved by the block, 24 n d + 4 n d_ff (HAL 05734881).
-
-    Two normalisations, the projections, attention, the gated MLP, and 2 n d for the residuals.
-    """
-    return (
-        2 * norm_elements(tokens, width)
-        + projection_elements(tokens, width)
-        + attention_elements(tokens, width)
-        + mlp_elements(tokens, width, hidden)
-        + 2 * tokens * width
-    )
+TRAIN = (
+    Published(
+        "forward and backward",
+        SOURCE,
+        moved=f"2*4*{_ND} + 4*{_ND} + 8*{_ND} + (2*{_ND} + 4*{_NF}) + 2*{_ND}",
+        without="weights; the n x n scores; several heads; masks",
+    ),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autotune import operation
+from autotune_variants.mlp import published
 from autotune_variants.mlp.reference import (
     Gradients,
     mlp,
@@ -96,6 +97,7 @@ def _plain_train(
     flops="18*N*D*F",
     tolerance={"out": 2.0, **_TOLERANCE},
     plain=_plain_train,
+    published=published.TRAIN,
 )
 def gated_mlp_train(
     x: Array, w_gate: Array, w_up: Array, w_down: Array, grad_out: Array
@@ -143,6 +145,7 @@ def _plain_norm_train(*arrays: Array, residual: bool, eps: float) -> tuple[Array
     flops="18*N*D*F",
     tolerance={"out": 2.0, **_TOLERANCE},
     plain=_plain_norm_train,
+    published=published.NORM_TRAIN,
 )
 def norm_mlp_train(
     x: Array,

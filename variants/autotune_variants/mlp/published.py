@@ -1,15 +1,18 @@
-"""The study's own counts for the gated MLP, in elements; weights are left out there."""
+"""What the study counts for the gated MLP: elements moved, forward and backward together."""
 
 from __future__ import annotations
 
-from autotune_variants.norm.published import norm_elements
+from autotune import Published
+from autotune_variants.norm import published as norm
 
+MOVED = "2*N*D + 4*N*F"
 
-def mlp_elements(tokens: int, width: int, hidden: int) -> int:
-    """Elements moved by forward and backward, 2 n d + 4 n d_ff (HAL 05734881)."""
-    return 2 * tokens * width + 4 * tokens * hidden
-
-
-def norm_mlp_elements(tokens: int, width: int, hidden: int) -> int:
-    """Elements moved by the normalisation and the gated MLP behind it: the sum of their counts."""
-    return norm_elements(tokens, width) + mlp_elements(tokens, width, hidden)
+TRAIN = (Published("forward and backward", norm.SOURCE, moved=MOVED, without="weights"),)
+NORM_TRAIN = (
+    Published(
+        "normalisation and MLP, forward and backward",
+        norm.SOURCE,
+        moved=f"{norm.MOVED} + {MOVED}",
+        without="weights",
+    ),
+)

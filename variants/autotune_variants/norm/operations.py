@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autotune import operation
+from autotune_variants.norm import published
 from autotune_variants.norm.reference import (
     norm_gradients,
     normalise,
@@ -44,6 +45,7 @@ def rmsnorm(x: Array, weight: Array, *, eps: float) -> Array:
     flops="11*N*D",
     tolerance={"grad_x": 2.0, "grad_weight": 3.0},
     plain=plain_norm_gradients,
+    published=published.BACKWARD,
 )
 def rmsnorm_backward(
     x: Array, weight: Array, grad_out: Array, *, eps: float

@@ -1,8 +1,10 @@
-"""The study's own counts for the normalisation, in elements; weights are left out there."""
+"""What the study counts for the normalisation: elements moved, forward and backward together."""
 
 from __future__ import annotations
 
+from autotune import Published
 
-def norm_elements(tokens: int, width: int) -> int:
-    """Elements moved by forward and backward, 4 n d (HAL 05734881)."""
-    return 4 * tokens * width
+SOURCE = "HAL 05734881"
+MOVED = "4*N*D"
+
+BACKWARD = (Published("forward and backward", SOURCE, moved=MOVED, without="weights"),)
