@@ -93,7 +93,7 @@ def _of_pass(
     depth = waves * each.steps * rates.step
     atomics = each.atomics / (rates.atomics * at_work)
     launches = each.launches * rates.launch * regions
-    seconds = max(memory, cache, arithmetic, depth) + atomics + launches
+    seconds = max(memory, cache, arithmetic, depth, atomics) + launches
     return Estimate(roofline, memory, cache, arithmetic, depth, atomics, launches, seconds)
 
 

@@ -245,8 +245,8 @@ def _passes(variant: Mapping[str, Any]) -> list[Block]:
 
 def _legend(problem: Problem, variants: Sequence[Mapping[str, Any]]) -> list[Block]:
     lines: list[Block] = [
-        "In the order of the expected time, which adds atomics, launches and how many workers "
-        "there are to the roofline.",
+        "In the order of the expected time, which knows of atomics, launches and how many workers "
+        "there are as well.",
         "over: bytes moved over the least. ratio: measured over roofline; below 1, caches "
         "delivered what is read again.",
     ]

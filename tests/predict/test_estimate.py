@@ -98,11 +98,13 @@ def test_the_roofline_is_the_larger_of_traffic_and_arithmetic_with_all_at_work()
     assert found.seconds > found.roofline
 
 
-def test_atomics_and_launches_come_on_top() -> None:
+def test_nobody_waits_for_atomics_and_launches_come_on_top() -> None:
     adding = Pass("add", parallel={"M": 1, "N": 1}, reads=("x",), writes={"y": "atomic"})
     found = estimate(variant(adding, adding), problem(10, 20), {}, GPU)
     assert found.atomics == pytest.approx(2 * 10 * 20 / 100)
     assert found.launches == pytest.approx(2e-3)
+    assert found.limit == "atomics"
+    assert found.seconds == pytest.approx(found.atomics + found.launches)
 
 
 def test_threads_share_the_work_of_a_cpu_up_to_its_workers_and_the_memorys_rate() -> None:
