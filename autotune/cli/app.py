@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli import accept, exchange, history, pins, predict, profile, registry, show, tune
+from autotune.cli import (
+    accept,
+    exchange,
+    history,
+    pins,
+    predict,
+    profile,
+    registry,
+    scale,
+    show,
+    threads,
+    tune,
+)
 
 app = typer.Typer(
     name="autotune",
@@ -46,6 +58,8 @@ app.command()(predict.predict)
 app.command()(profile.profile)
 app.command()(accept.accept)
 app.command()(history.history)
+app.command()(scale.scale)
+app.command()(threads.threads)
 app.command()(exchange.export)
 app.command(name="import")(exchange.import_)
 app.command()(pins.pin)

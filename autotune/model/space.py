@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autotune.model.expression import evaluate, expression
@@ -84,7 +84,22 @@ def default_config(variant: Variant, problem: Problem, machine: Machine) -> Conf
     start = {tunable.name: tunable.start(machine) for tunable in variant.tunables}
     if violated(variant, problem, start, machine) is None:
         return Config(start)
-    admitted = configs(variant, problem, machine)
+    return nearest_config(variant, problem, machine, start)
+
+
+def nearest_config(
+    variant: Variant,
+    problem: Problem,
+    machine: Machine,
+    start: Mapping[str, Any],
+    fixed: Sequence[str] = (),
+) -> Config | None:
+    """The admissible config that differs least from `start`, and not at all in what is `fixed`."""
+    admitted = (
+        config
+        for config in configs(variant, problem, machine)
+        if all(config[name] == start[name] for name in fixed)
+    )
     return min(
         admitted, key=lambda config: _distance(variant, machine, start, config), default=None
     )

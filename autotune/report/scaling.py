@@ -1,0 +1,225 @@
+"""`autotune scale` and `autotune threads`: curves as tables and documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autotune import units
+from autotune.model import Problem
+from autotune.report.blocks import Block, Heading, Table
+from autotune.report.document import problem_document
+from autotune.scaling import Curve, Point, Setting, Step, Swept, steps
+from autotune.spelling import candidate_text, short_problem
+
+_LEGEND = (
+    "exponent: of the time over {dim}, from the line above, with its 95% interval; bytes and "
+    "flops: of what is predicted. jump: how many times more the time grew than both. first call "
+    "and compiling are in no time. ~: disturbed by others. ?: too few samples for 95%."
+)
+
+
+def scale_blocks(
+    dim: str, sized: Sequence[tuple[int, Problem]], curves: Sequence[Curve], mode: str
+) -> list[Block]:
+    """A table for each variant, then the jumps in words."""
+    smallest = short_problem(sized[0][1])
+    blocks: list[Block] = [
+        Heading(f"{smallest} to {dim}={sized[-1][0]}  {mode} cache"),
+        "",
+    ]
+    for curve in curves:
+        blocks += [curve.variant, _curve_table(dim, curve)]
+        blocks += [f"  not measured at {text}" for text in _left_out(curve)]
+        blocks.append("")
+    jumps = [
+        _jump_text(dim, curve, step)
+        for curve in curves
+        for step in steps(curve.points)
+        if step.jump
+    ]
+    return [*blocks, *(jumps or ["no jump."]), "", _LEGEND.format(dim=dim)]
+
+
+def scale_document(
+    dim: str, sized: Sequence[tuple[int, Problem]], curves: Sequence[Curve], mode: str
+) -> dict[str, Any]:
+    """Every point with its samples, every step with its exponents."""
+    return {
+        "dim": dim,
+        "mode": mode,
+        "problems": [problem_document(problem.key) for _, problem in sized],
+        "variants": [
+            {
+                "variant": curve.variant,
+                "points": [_point_document(point) for point in curve.points],
+                "steps": list(steps(curve.points)),
+                "left_out": list(curve.left_out),
+            }
+            for curve in curves
+        ],
+    }
+
+
+def threads_blocks(problem: Problem, swept: Swept, mode: str) -> list[Block]:
+    """A table over settings, the best one, and what all threads cost."""
+    rows = tuple(_setting_row(swept, setting, point) for setting, point in swept.points)
+    titles = (">threads", "placement", ">time", "interval", ">over best", "")
+    blocks: list[Block] = [
+        Heading(f"{short_problem(problem)}  {mode} cache"),
+        candidate_text(swept.variant, _others(swept)),
+        Table(titles, rows),
+    ]
+    blocks += [
+        f"  {_text(setting)}: {point.status}, {point.reason}"
+        for setting, point in swept.points
+        if not point.samples
+    ]
+    blocks += [f"  {_text(setting)}: left out, {why}" for setting, why in swept.left_out]
+    blocks += ["", *_conclusion(swept)]
+    return blocks
+
+
+def threads_document(problem: Problem, swept: Swept, mode: str) -> dict[str, Any]:
+    """Every setting with its time and penalty."""
+    best = swept.best
+    return {
+        "problem": problem_document(problem.key),
+        "mode": mode,
+        "variant": swept.variant,
+        "config": _others(swept),
+        "settings": [
+            {
+                "threads": setting.threads,
+                "placement": setting.placement,
+                "over_best": swept.penalty(setting),
+                **_point_document(point),
+            }
+            for setting, point in swept.points
+        ],
+        "best": best[0] if best else None,
+        "all_threads_over_best": {
+            setting.placement: swept.penalty(setting) for setting in _all_threads(swept)
+        },
+        "left_out": [{"setting": setting, "reason": why} for setting, why in swept.left_out],
+    }
+
+
+def _curve_table(dim: str, curve: Curve) -> Table:
+    after = {step.after: step for step in steps(curve.points)}
+    rows = []
+    for point in curve.points:
+        step = after.get(point.size)
+        rows.append(
+            (
+                str(point.size),
+                _time(point),
+                _exponent(step) if step else "-",
+                _number(step.bytes_exponent) if step else "-",
+                _number(step.flops_exponent) if step else "-",
+                units.seconds(point.first_call),
+                units.seconds(point.compiling),
+                f"jump {step.jump:.1f}x" if step and step.jump else "",
+            )
+        )
+    titles = (f">{dim}", ">time", ">exponent", ">bytes", ">flops", ">first call", ">compiling", "")
+    return Table(titles, tuple(rows))
+
+
+def _exponent(step: Step) -> str:
+    mark = "" if step.covers else "?"
+    return f"{step.exponent:.2f} ({step.low:.2f} to {step.high:.2f}){mark}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _time(point: Point) -> str:
+    interval = point.interval
+    if interval is None:
+        return point.status
+    return units.seconds(interval.median) + ("~" if point.status == "disturbed" else "")
+
+
+def _left_out(curve: Curve) -> list[str]:
+    failed = [f"{p.size}: {p.status}, {p.reason}" for p in curve.points if not p.samples]
+    return [*failed, *curve.left_out]
+
+
+def _jump_text(dim: str, curve: Curve, step: Step) -> str:
+    return (
+        f"jump: {curve.variant} takes {step.growth:.1f}x as long from {dim}={step.before} to "
+        f"{step.after}, {step.jump:.1f}x more than its bytes and flops grow."
+    )
+
+
+def _point_document(point: Point) -> dict[str, Any]:
+    interval = point.interval
+    return {
+        "size": point.size,
+        "config": dict(point.config),
+        "status": point.status,
+        "reason": point.reason,
+        "seconds": interval.median if interval else None,
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+        "samples": list(point.samples),
+        "first_call_seconds": point.first_call,
+        "compile_seconds": point.compiling,
+        "predicted_bytes": point.prediction.bytes_moved,
+        "predicted_flops": point.prediction.flops,
+    }
+
+
+def _setting_row(swept: Swept, setting: Setting, point: Point) -> tuple[str, ...]:
+    interval, penalty = point.interval, swept.penalty(setting)
+    between = f"{units.seconds(interval.low)} to {units.seconds(interval.high)}" if interval else ""
+    return (
+        str(setting.threads),
+        setting.placement or "-",
+        _time(point),
+        between,
+        "-" if penalty is None else f"{penalty:.3g}x",
+        _note(swept, setting, point),
+    )
+
+
+def _note(swept: Swept, setting: Setting, point: Point) -> str:
+    """That it is the best, and what else of the config had to change."""
+    best = swept.best is not None and swept.best[0] == setting
+    others = _others(swept)
+    changed = [f"{n}={point.config[n]}" for n, v in others.items() if point.config[n] != v]
+    return " ".join((*(["best"] if best else []), *changed))
+
+
+def _others(swept: Swept) -> dict[str, Any]:
+    """The config without what is swept."""
+    return {n: v for n, v in swept.config.items() if n not in ("threads", "placement")}
+
+
+def _all_threads(swept: Swept) -> list[Setting]:
+    """The settings with the most threads, where a time was taken."""
+    timed = [setting for setting, point in swept.points if point.samples]
+    most = max((setting.threads for setting in timed), default=0)
+    return [setting for setting in timed if setting.threads == most]
+
+
+def _conclusion(swept: Swept) -> list[str]:
+    best = swept.best
+    if best is None:
+        return ["no setting could be measured."]
+    parts = [
+        f"{setting.placement or 'as it is'} {swept.penalty(setting):.3g}x"
+        for setting in _all_threads(swept)
+    ]
+    most = _all_threads(swept)[0].threads
+    return [
+        f"best: {_text(best[0])}, {_time(best[1])}.",
+        f"all {units.number(most, 'thread')} over the best: {', '.join(parts)}.",
+    ]
+
+
+def _text(setting: Setting) -> str:
+    placed = f" placed {setting.placement}" if setting.placement else ""
+    return units.number(setting.threads, "thread") + placed
