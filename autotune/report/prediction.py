@@ -148,7 +148,11 @@ def _published(document: Mapping[str, Any]) -> list[Block]:
     """Every published count, in its own unit (MB of 10^6 bytes), and the full count beside it."""
     if not document["published"]:
         return []
-    full = {each["variant"]: each for each in document["variants"]}
+    full = {
+        each["variant"]: (each["bytes_read"] + each["bytes_written"]) / _MB
+        for each in document["variants"]
+        if each["declared"]
+    }
     blocks: list[Block] = ["", Heading("published")]
     for count in document["published"]:
         words = [f"{count['bytes_moved'] / _MB:.3f} MB"]
@@ -157,11 +161,9 @@ def _published(document: Mapping[str, Any]) -> list[Block]:
             words.append(f"{count['bytes_written'] / _MB:.3f} written")
         if count["atomics"] is not None:
             words.append(f"{count['atomics']:,} atomics")
-        here = [
-            f"{name} {(full[name]['bytes_read'] + full[name]['bytes_written']) / _MB:.3f} MB"
-            for name in count["variants"]
-            if name in full
-        ]
+        here = [f"{name} {full[name]:.3f} MB" for name in count["variants"] if name in full]
+        if not count["variants"] and full:
+            here = [f"{min(full.values()):.3f} to {max(full.values()):.3f} MB"]
         blocks.append(f"  {count['name']}: {', '.join(words)} ({count['source']})")
         beside = f"in full: {', '.join(here)}; " if here else ""
         blocks.append(f"    {beside}left out there: {count['without'] or 'nothing'}")

@@ -63,6 +63,15 @@ def test_the_studys_figures_stand_beside_the_full_count(run: Run) -> None:
     assert "1,073,741,824 atomics" in train.flat
 
 
+def test_a_count_of_no_variant_in_particular_stands_beside_all(run: Run) -> None:
+    words = ("predict", "transformer_block_train", "--shape", "B=2,N=256,D=64,F=256")
+    shown = run(*words, "--dtype", "float64")
+    assert "forward and backward: 10.486 MB (HAL 05734881)" in shown.flat
+    variants = run(*words, "--dtype", "float64", "--json").document["variants"]
+    moved = [(each["bytes_read"] + each["bytes_written"]) / 1e6 for each in variants]
+    assert f"in full: {min(moved):.3f} to {max(moved):.3f} MB; left out there:" in shown.flat
+
+
 def test_the_document_has_counts_times_and_passes(run: Run, toy: str) -> None:
     document = run("predict", "toy_scale", "--shape", 1024, "--plugin", toy, "--json").document
     assert document["compulsory"] == {"bytes_read": 4096, "bytes_written": 4096}
