@@ -42,7 +42,8 @@ def runnable_config(
     """The default config; None and the reason for a variant that cannot run the problem there."""
     reason = why_not(variant, problem, device.kind, device.limits)
     config = None if reason else default_config(variant, problem, device)
-    return config, reason or ("" if config else "no config satisfies its constraints")
+    none = "" if config is not None else "no config satisfies its constraints"
+    return config, reason or none
 
 
 def fastest_measured(problem: Problem, device: Device, variant: Variant) -> Config | None:

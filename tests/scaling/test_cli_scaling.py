@@ -1,0 +1,61 @@
+"""`autotune scale` and `autotune threads` with the real measuring process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from scaling_bench import PLUGIN, Result
+
+from autotune.device import local_cpu
+
+Run = Callable[..., Result]
+
+
+def test_sizes_are_measured_in_one_process_and_reported(run: Run) -> None:
+    words = ("scale", "toy_cube", "--vary", "N=8:16", "--shape", "M=2", "--budget", "0.4s")
+    ended = run(*words, "--variant", "plain", "--variant", "breaking", "--plugin", PLUGIN, "--json")
+    assert ended.code == 0
+    plain, breaking = ended.document["variants"]
+    assert [point["size"] for point in plain["points"]] == [8, 16]
+    assert all(point["seconds"] > 0 and point["samples"] for point in plain["points"])
+    assert plain["steps"][0]["low"] <= plain["steps"][0]["exponent"] <= plain["steps"][0]["high"]
+    assert plain["steps"][0]["flops_exponent"] == 2.0
+    assert breaking["points"][1]["reason"] == "raised RuntimeError: too long"
+    assert "N=16: plain" in ended.err
+
+
+def test_threads_of_this_cpu(run: Run) -> None:
+    words = ("threads", "toy_cube", "--shape", "2x8", "--variant", "threaded", "--budget", "0.2s")
+    ended = run(*words, "--mode", "hot", "--plugin", PLUGIN)
+    assert ended.code == 0, ended.err
+    assert "best: " in ended.out
+    most = max(local_cpu().thread_counts())
+    assert f"all {most} thread" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["scale", "toy_cube", "--vary", "N=8", "--shape", "M=2"], "N=8 is one size"),
+        (["scale", "toy_cub", "--vary", "N=8:16"], "did you mean 'toy_cube'"),
+        (["scale", "toy_cube", "--vary", "N=8:16", "--shape", "M=2", "--variant", "plan"], "plain"),
+        (["scale", "toy_cube", "--vary", "N=8:16", "--shape", "M=2", "--mode", "graph"], "a GPU"),
+        (["scale", "toy_cube", "--vary", "N=8:16", "--shape", "M=2", "--budget", "x"], "60s"),
+        (["scale", "toy_cube"], "Missing option '--vary'"),
+        (["threads", "toy_cube", "--shape", "2x8", "--variant", "plain"], "no tunable `threads`"),
+        (["threads", "toy_cube"], "give the sizes of toy_cube"),
+    ],
+)
+def test_a_mistake_costs_one_sentence(run: Run, words: list[str], told: str) -> None:
+    ended = run(*words, "--plugin", PLUGIN)
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_when_nothing_can_be_measured_the_code_is_3(run: Run) -> None:
+    words = ("--vary", "N=16:32", "--shape", "M=2", "--variant", "breaking", "--plugin", PLUGIN)
+    ended = run("scale", "toy_cube", *words)
+    assert (ended.code, ended.out) == (3, "")
+    assert "no variant of toy_cube could be measured" in ended.err
