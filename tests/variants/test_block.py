@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from contract_runs import random_inputs
+from chosen_parts import serve
+from contract_runs import faults, random_inputs, smallest_tiles
 from differences import check_gradients
 
 import autotune
@@ -34,20 +34,6 @@ OPTIONS = {"causal": True, "eps": 1e-2}
 def problem(operation: str, **sizes: int) -> Problem:
     """A float64 problem of one of the block's operations."""
     return Problem.of(registry.operation(operation), sizes or SIZES, "float64")
-
-
-@pytest.fixture
-def numpy_parts() -> Iterator[None]:
-    """Every part pinned to its NumPy variant: nothing to compile."""
-    parts = ("rmsnorm", "rmsnorm_backward", "attention", "attention_backward")
-    pinned = [registry.operation(name) for name in (*parts, "gated_mlp_train", "norm_mlp_train")]
-    for operation in pinned:
-        pin(operation, "numpy", local_cpu())
-    serving.refresh()
-    yield
-    for operation in pinned:
-        unpin(operation, local_cpu())
-    serving.refresh()
 
 
 def test_forward_is_the_study_s_with_one_head() -> None:
@@ -157,9 +143,24 @@ def test_parts_keep_to_their_room() -> None:
         Parts(wanted, 0).norm_mlp("norm_mlp_train")
 
 
-@pytest.mark.usefixtures("numpy_parts")
+# The others take as long to compile as all else here; test_contract.py runs them.
+COMPILED = {"rmsnorm": "tiled", "rmsnorm_backward": "tiled", "attention": "simd_tiled"}
+
+
+def test_parts_compiled_for_their_own_threads_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune_variants.block.parts.dispatch", serve(COMPILED))
+    operation = registry.operation("projected_block_train")
+    sizes = {"B": 2, "N": 33, "D": 16, "F": 40, "H": 4, "Hkv": 2}
+    wanted = Problem.of(operation, sizes, "float32", causal=True)
+    declared = registry.variant(operation, "parts_norm_mlp")
+    assert faults(declared, wanted, smallest_tiles(declared, wanted), "packed") == []
+
+
 @pytest.mark.parametrize("name", ["transformer_block_train", "projected_block_train"])
-def test_dispatch_serves_it_and_its_workspace_is_all(name: str) -> None:
+def test_dispatch_serves_it_and_its_workspace_is_all(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotune_variants.block.parts.dispatch", serve({}))
     wanted = problem(name, B=1, N=24, D=16, F=24, H=2)
     inputs = random_inputs(wanted, 1.0)
     kernel = autotune.dispatch(name, *inputs)
