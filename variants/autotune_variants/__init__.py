@@ -9,6 +9,7 @@ from autotune_variants.attention import (
     variants_train,
 )
 from autotune_variants.attention.cuda import arrangements_variants, tiled_variants, wgmma_variants
+from autotune_variants.decode import append
 from autotune_variants.decode import variants as variants_decode
 from autotune_variants.decode.cuda import variants as cuda_decode
 from autotune_variants.mlp import tiled as tiled_mlp
@@ -20,6 +21,7 @@ from autotune_variants.norm import variants as variants_norm
 from autotune_variants.block import variants as variants_block  # composed of all the others
 
 __all__ = [
+    "append",
     "arrangements_variants",
     "cuda_decode",
     "plain",
