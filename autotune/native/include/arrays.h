@@ -32,6 +32,12 @@ static inline char *matrix_at(const array *a, int64_t i, int64_t j)
     return a->data + i * a->strides[0] + j * a->strides[1];
 }
 
+/* A worker's part of a temporary array whose first dim counts workers. */
+static inline REAL *own(const array *a, int64_t worker)
+{
+    return (REAL *)(a->data + worker * a->strides[0]);
+}
+
 /* Whether rows, so many bytes apart, can be read as they are: REALs in a row, aligned. */
 static inline int plain_rows(const char *from, int64_t row, int64_t step)
 {

@@ -13,16 +13,25 @@ typedef struct tiles {
     REAL *queries, *keys, *values, *scores, *sums, *peaks, *totals, *line;
 } tiles;
 
-static REAL *own(const array *a, int64_t worker)
-{
-    return (REAL *)(a->data + worker * a->strides[0]);
-}
-
 /* How many keys query i attends. */
 static int64_t visible(int64_t i, int64_t queries, int64_t keys, int64_t causal)
 {
     const int64_t last = i + 1 + keys - queries;
     return !causal || last > keys ? keys : last < 0 ? 0 : last;
+}
+
+/* Rows of a matrix in memory, transposed and cut into strips: strips[n, i, j] = [n * STRIP + j, i],
+   0 behind the last one; `line` has room for a row. */
+static void columns_to_strips(REAL *strips, REAL *line, const char *from, int64_t rows,
+                              int64_t columns, int64_t row, int64_t step)
+{
+    for (int64_t column = 0; column < multiple(columns, STRIP); column++) {
+        REAL *to = strips + column / STRIP * STRIP * rows + column % STRIP;
+        if (column < columns)
+            copy_row(line, from + column * row, step, rows);
+        for (int64_t i = 0; i < rows; i++)
+            to[i * STRIP] = column < columns ? line[i] : 0;
+    }
 }
 
 /* A row of scores becomes weights relative to the running maximum, 0 from `count` on; the row of

@@ -101,6 +101,23 @@ subroutine attend(a, settings, b, h, first, count, scale, worker)
     call finish(a, b, h, first, count, total, stat)
 end subroutine attend
 
+! Rows of a matrix in memory, transposed and cut into strips: strips(j, i, n) = [(n - 1) * strip + j,
+! i], 0 behind the last one; `line` has room for a row.
+subroutine columns_to_strips(strips, line, from, rows, columns, row, step)
+    integer(c_intptr_t), intent(in) :: from
+    integer(long), intent(in) :: rows, columns, row, step
+    real(r), intent(inout) :: strips(strip, rows, *), line(rows)
+    integer(long) :: j, n, column
+    do n = 1, (columns + strip - 1) / strip
+        do j = 1, strip
+            column = (n - 1) * strip + j - 1
+            line = 0
+            if (column < columns) call copy_row(line, from + column * row, step, rows)
+            strips(j, :rows, n) = line
+        end do
+    end do
+end subroutine columns_to_strips
+
 ! A row of scores becomes weights relative to the running maximum, 0 behind `count`; the row of sums
 ! is rescaled. The weights are summed apart, so that rounding errors grow with the number of tiles,
 ! not of keys.
@@ -143,20 +160,4 @@ subroutine finish(a, b, h, first, count, sums, stat)
             found, 1_long)
     end do
 end subroutine finish
-
-! The temporary array of one worker, as a matrix.
-subroutine own_matrix(a, worker, rows, columns, matrix)
-    type(array), intent(in) :: a
-    integer(long), intent(in) :: worker, rows, columns
-    real(r), pointer, contiguous, intent(out) :: matrix(:, :)
-    call c_f_pointer(transfer(a%data + worker * a%strides(1), c_null_ptr), matrix, [rows, columns])
-end subroutine own_matrix
-
-! The same as a vector.
-subroutine own_vector(a, worker, length, vector)
-    type(array), intent(in) :: a
-    integer(long), intent(in) :: worker, length
-    real(r), pointer, contiguous, intent(out) :: vector(:)
-    call c_f_pointer(transfer(a%data + worker * a%strides(1), c_null_ptr), vector, [length])
-end subroutine own_vector
 end module attention

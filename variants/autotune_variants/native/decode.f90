@@ -214,4 +214,24 @@ subroutine combine(line, part, stat, group, splits, g)
     end do
     if (total /= 0) line = line / total
 end subroutine combine
+
+! A temporary array, of rows * columns reals each time, as its index-th (from 0) matrix.
+subroutine matrix_of(a, index, rows, columns, matrix)
+    type(array), intent(in) :: a
+    integer(long), intent(in) :: index, rows, columns
+    real(r), pointer, contiguous, intent(out) :: matrix(:, :)
+    integer(c_intptr_t) :: place
+    place = a%data + index * rows * columns * bytes
+    call c_f_pointer(transfer(place, c_null_ptr), matrix, [rows, columns])
+end subroutine matrix_of
+
+! The same for vectors of `length` reals.
+subroutine vector_of(a, index, length, vector)
+    type(array), intent(in) :: a
+    integer(long), intent(in) :: index, length
+    real(r), pointer, contiguous, intent(out) :: vector(:)
+    integer(c_intptr_t) :: place
+    place = a%data + index * length * bytes
+    call c_f_pointer(transfer(place, c_null_ptr), vector, [length])
+end subroutine vector_of
 end module decode

@@ -72,18 +72,4 @@ static void rows_to_strips(REAL *strips, const char *from, int64_t rows, int64_t
     }
 }
 
-/* The same of the transposed matrix: strips[n, i, j] = [n * STRIP + j, i]; `line` has room for a
-   row. */
-static void columns_to_strips(REAL *strips, REAL *line, const char *from, int64_t rows,
-                              int64_t columns, int64_t row, int64_t step)
-{
-    for (int64_t column = 0; column < multiple(columns, STRIP); column++) {
-        REAL *to = strips + column / STRIP * STRIP * rows + column % STRIP;
-        if (column < columns)
-            copy_row(line, from + column * row, step, rows);
-        for (int64_t i = 0; i < rows; i++)
-            to[i * STRIP] = column < columns ? line[i] : 0;
-    }
-}
-
 #endif

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autotune import Choice, Intermediate, Placement, Threads, variant
+from autotune import Choice, Intermediate, Pass, Placement, Threads, variant
 from autotune.native import NativeSource, build_tunables, needs_compiler
 from autotune_variants.attention.operations import attention
 from autotune_variants.attention.tiled_passes import FORWARD
 from autotune_variants.decode import variants as decode_variants
 from autotune_variants.decode.operations import decode
+from autotune_variants.mlp.operations import gated_mlp
 
 Run = Callable[..., None]
 
@@ -74,11 +75,13 @@ _declare(
     constraints=decode_variants.SPLIT_CONSTRAINTS,
 )
 
-_STRIP = "(64 // itemsize)"
-_FEATURES = f"ceil_div(Dv, {_STRIP})*{_STRIP}"
+
+def _padded(dim: str) -> str:
+    """A dim up to the next multiple of the elements in 64 bytes."""
+    return f"ceil_div({dim}, 64 // itemsize)*(64 // itemsize)"
 
 
-def _tiles(problem: Any, config: Mapping[str, Any]) -> Sequence[int]:
+def _attention_tiles(problem: Any, config: Mapping[str, Any]) -> Sequence[int]:
     return int(config["block_q"]), int(config["block_k"]), int(problem.flags["causal"])
 
 
@@ -88,14 +91,14 @@ _declare(
     "attention",
     entry="attention_tiled",
     doc="Tiles of queries in parallel, online softmax over tiles of keys.",
-    settings=_tiles,
+    settings=_attention_tiles,
     passes=(FORWARD,),
     intermediates=(
         Intermediate("queries", ("threads", "block_q", "D")),
         Intermediate("keys", ("threads", "D", "block_k")),
-        Intermediate("values", ("threads", "block_k", _FEATURES)),
+        Intermediate("values", ("threads", "block_k", _padded("Dv"))),
         Intermediate("scores", ("threads", "block_q", "block_k")),
-        Intermediate("sums", ("threads", "block_q", _FEATURES)),
+        Intermediate("sums", ("threads", "block_q", _padded("Dv"))),
         Intermediate("stats", ("threads", 2, "block_q")),
         Intermediate("lines", ("threads", "D")),
     ),
@@ -104,4 +107,43 @@ _declare(
         Choice("block_k", (32, 64, 128), default=64, ordered=True),
     ),
     constraints=("block_q < 2*Nq or block_q == 16", "block_k < 2*Nk or block_k == 32"),
+)
+
+
+def _mlp_tiles(problem: Any, config: Mapping[str, Any]) -> Sequence[int]:
+    return int(config["block_n"]), int(config["block_f"])
+
+
+_PER_TILE = "ceil_div(N, block_n)"
+
+_declare(
+    gated_mlp,
+    "tiled",
+    "gated_mlp",
+    entry="gated_mlp_tiled",
+    doc="Tiles of tokens in parallel; blocks of the hidden features never leave the caches.",
+    settings=_mlp_tiles,
+    passes=(
+        Pass(
+            "mlp",
+            parallel={"N": "block_n"},
+            sequential={"F": "block_f"},
+            reads={"x": 1, "w_gate": _PER_TILE, "w_up": _PER_TILE, "w_down": _PER_TILE},
+            writes={"out": "owned"},
+            flops="6*N*D*F",
+        ),
+    ),
+    intermediates=(
+        Intermediate("tokens", ("threads", "block_n", "D")),
+        Intermediate("strips", ("threads", "block_f", f"max(256, {_padded('D')})")),
+        Intermediate("gates", ("threads", "block_n", "block_f")),
+        Intermediate("ups", ("threads", "block_n", "block_f")),
+        Intermediate("lines", ("threads", "block_f")),
+        Intermediate("sums", ("threads", "block_n", _padded("D"))),
+    ),
+    tunables=(
+        Choice("block_n", (16, 32, 64, 128), default=64, ordered=True),
+        Choice("block_f", (32, 64, 128, 256), default=128, ordered=True),
+    ),
+    constraints=("block_n < 2*N or block_n == 16", "block_f < 2*F or block_f == 32"),
 )
