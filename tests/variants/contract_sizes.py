@@ -92,4 +92,5 @@ def typical(operation: str, n: int) -> Sizes:
         return {"N": n, "D": 16, "F": 40}
     if "block" in operation:
         return {"B": 1, "N": n, "D": 16, "F": 40}
-    return {"B": 1, "H": 2, "N": n, "D": 16}
+    heads = "Hkv" if operation == "kv_append" else "H"
+    return {"B": 1, heads: 2, "N": n, "D": 16}
