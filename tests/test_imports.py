@@ -53,6 +53,10 @@ BELOW = {
     "search": FACES | SERVING | {"campaign", "worker"},
     "worker": FACES | SERVING | {"campaign", "search"},
     "campaign": FACES,
+    "trials": FACES | SERVING,
+    "candidates": FACES | TUNING,
+    "accept": FACES | {"search"},
+    "scaling": FACES | {"search"},
 }
 
 

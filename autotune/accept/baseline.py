@@ -17,7 +17,7 @@ from autotune.errors import UserError
 from autotune.model import Candidate, Problem
 from autotune.registry import registry
 from autotune.store import open_tuning_db
-from autotune_policies import Policy
+from autotune_policies import Policy, row_problem
 from autotune_tuning_db import Store, TrialRow, open_store
 
 _SOURCE = re.compile(r"[0-9a-f]{4,16}\Z")
@@ -188,7 +188,7 @@ def baselines(name: str, place: Place, *, force: bool = False) -> Iterator[Basel
         open_store(Path(folder) / "baseline.db") as store,
     ):
         try:
-            store.import_file(name)
+            store.import_file(name, check=row_problem)
         except ExchangeError as error:
             raise UserError(str(error)) from None
         yield Baselines(name, place, store, force=force)

@@ -8,12 +8,21 @@ import typer
 
 from autotune.cli.answer import Answer, answers
 from autotune.cli.options import AsJson, Dtypes, Flags, NamedOperation, Plugins, Shapes
-from autotune.cli.show import AnyMode, DeviceOrAll
+from autotune.cli.show import AnyMode
 
 VariantNames = Annotated[
     list[str] | None,
     typer.Option(
         "--variant", metavar="NAME", help="This variant only. Repeat for more.", show_default=False
+    ),
+]
+OneDevice = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="NAME|all",
+        help="A device of this machine, or an identity (default: all).",
+        show_default=False,
     ),
 ]
 
@@ -26,7 +35,7 @@ def history(
     flags: Flags = None,
     mode: AnyMode = None,
     variant: VariantNames = None,
-    device: DeviceOrAll = "all",
+    device: OneDevice = "all",
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> Answer:

@@ -22,6 +22,7 @@ stderr. With `--json` stdout is one JSON document without NaN or infinity.
 | 1 | the tuning database, or something else that is needed, cannot be used |
 | 2 | a mistake in what was asked for: one sentence on stderr names it and the remedy |
 | 3 | no candidate of any problem could be measured |
+| 8 to 120 | `autotune accept`: the bits of what failed or stayed open |
 | 130 | stopped by Ctrl-C; what was measured is kept |
 """
 

@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 from autotune.accept.memory import ratio_text
 from autotune.accept.subjects import Skipped
 from autotune.accept.verdict import BITS, TESTS, Acceptance, Check, exit_code
-from autotune.accept.versions import SHORT
 from autotune.model import Problem
 from autotune.report.blocks import Block, Facts, Heading, Table
 from autotune.report.document import problem_document
@@ -90,7 +89,7 @@ def junit(
         suite.attrib.update(_counts(cases))
         properties = ElementTree.SubElement(suite, "properties")
         for name, value in circumstances.items():
-            ElementTree.SubElement(properties, "property", name=name, value=_text(value))
+            ElementTree.SubElement(properties, "property", name=name, value=_text(value or ""))
         suite.extend(cases)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -103,11 +102,10 @@ def _problems(found: Sequence[Acceptance], skipped: Sequence[Skipped]) -> list[P
 
 
 def _table(found: Sequence[Acceptance]) -> Table:
-    titles = ("variant", "version", *TESTS[:1], "memory", ">bytes", "performance", ">time")
+    titles = ("variant", "correctness", "memory", ">bytes", "performance", ">time")
     rows = [
         (
             each.candidate.variant,
-            each.version[:SHORT],
             each.correctness.status,
             each.memory.status,
             ratio_text(each.memory.facts),

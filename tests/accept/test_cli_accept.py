@@ -6,8 +6,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from accept_bench import PLUGIN, Run, candidate, keep, keep_policy, problem
+from accept_bench import PLUGIN, FakeWorker, Run, candidate, keep, keep_policy, problem
 
+from autotune import trials
 from autotune.accept import subjects, tuned_problems
 from autotune.device import local_cpu
 from autotune.store import open_tuning_db
@@ -58,7 +59,18 @@ def test_each_test_has_its_verdict_its_bit_and_its_case(
     assert "inputs times 16" in str(clipped[0].get("message"))
 
 
-def test_a_table_of_80_columns_and_reasons_for_people(run: Run, thresholds: Path) -> None:
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeWorker:
+    """Answers in place of the measuring process."""
+    worker = FakeWorker({"numpy": 1e-3, "thrice": 1e-3})
+    monkeypatch.setattr(trials, "worker_for", lambda device: worker)
+    return worker
+
+
+def test_a_table_of_80_columns_and_reasons_for_people(
+    run: Run, thresholds: Path, fake: FakeWorker
+) -> None:
+    fake.wrong = lambda job: "wrong y is off by 0.5" if job.variant == "even" else ""
     ended = run(*TOY, "--variant", "numpy", "--variant", "even", "--thresholds", thresholds)
     assert ended.code == 8 | 64
     assert max(map(len, ended.out.splitlines())) <= 80
@@ -69,18 +81,19 @@ def test_a_table_of_80_columns_and_reasons_for_people(run: Run, thresholds: Path
 
 
 def test_a_label_is_kept_and_a_later_version_is_compared_with_it(
-    run: Run, thresholds: Path
+    run: Run, thresholds: Path, fake: FakeWorker
 ) -> None:
-    keep(1e-9, fingerprint="0123456789abcdef", label="v1")
+    keep(1e-4, fingerprint="0123456789abcdef", label="v1")
     words = ("--variant", "numpy", "--thresholds", thresholds, "--against")
     slower = run(*TOY, *words, "v1", "--label", "v2", "--json").document["results"][0]
-    assert slower["performance"]["verdict"] in ("fail", "cannot tell")
-    assert slower["performance"]["ratio"] > 2.0
+    assert slower["performance"]["verdict"] == "fail"
+    assert slower["performance"]["ratio"] == pytest.approx(10.0, rel=0.01)
     with open_tuning_db(readonly=True) as store:
         labels = [row.circumstances.get("label") for row in store.trials(problem().key)]
     assert set(labels) == {"v1", "v2"}
 
 
+@pytest.mark.usefixtures("fake")
 def test_without_a_shape_the_thresholds_list_the_problems(run: Run, thresholds: Path) -> None:
     with thresholds.open("a") as file:
         file.write('[[problem]]\noperation = "toy_sum"\nshape = "M=2,N=3"\n')

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from scaling_bench import PLUGIN, Result
+from scaling_bench import PLUGIN, FakeWorker, Result
 
+from autotune import trials
 from autotune.device import local_cpu
 
 Run = Callable[..., Result]
@@ -25,9 +26,18 @@ def test_sizes_are_measured_in_one_process_and_reported(run: Run) -> None:
     assert "N=16: plain" in ended.err
 
 
-def test_threads_of_this_cpu(run: Run) -> None:
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeWorker:
+    """Answers in place of the measuring process."""
+    worker = FakeWorker(lambda size, job: "failed" if job.variant == "breaking" else 1e-3)
+    monkeypatch.setattr(trials, "worker_for", lambda device: worker)
+    return worker
+
+
+def test_threads_of_this_cpu(run: Run, fake: FakeWorker) -> None:
     words = ("threads", "toy_cube", "--shape", "2x8", "--variant", "threaded", "--budget", "0.2s")
     ended = run(*words, "--mode", "hot", "--plugin", PLUGIN)
+    assert {job.mode for job in fake.jobs} == {"hot"}
     assert ended.code == 0, ended.err
     assert "best: " in ended.out
     most = max(local_cpu().thread_counts())
@@ -54,6 +64,7 @@ def test_a_mistake_costs_one_sentence(run: Run, words: list[str], told: str) -> 
     assert len(ended.err.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("fake")
 def test_when_nothing_can_be_measured_the_code_is_3(run: Run) -> None:
     words = ("--vary", "N=16:32", "--shape", "M=2", "--variant", "breaking", "--plugin", PLUGIN)
     ended = run("scale", "toy_cube", *words)
