@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import random
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from accept_bench import FakeWorker, candidate, fake_trials, problem, spread_around
 
-from autotune.accept import Check, Limits
+from autotune.accept import Acceptance, Check, Limits, exit_code
 from autotune.accept.baseline import Stored
 from autotune.accept.correctness import check_correctness
 from autotune.accept.edges import edge_problems
@@ -20,6 +21,7 @@ from autotune.model import Problem
 from autotune.plugins import load_plugins
 from autotune.profile import KernelCounters, Profile, ProfileError
 from autotune.registry import registry
+from autotune.report.acceptance import junit
 from autotune.worker.protocol import Job
 
 
@@ -205,3 +207,31 @@ def test_a_disturbance_which_only_adds_time_cannot_make_a_verdict() -> None:
 def test_no_baseline_of_this_problem_is_open_and_the_same_candidate_passes() -> None:
     assert performance(FakeWorker({}), None).status == "not measured"
     assert performance(FakeWorker({}), candidate("numpy")).status == "pass"
+
+
+def test_what_a_candidate_printed_leaves_the_xml_readable() -> None:
+    broken = Check("fail", "crashed; last output: \x1b[31m\x00 <&>")
+    passed = Check("pass")
+    found = [Acceptance(problem(), candidate("numpy"), "0" * 16, broken, passed, passed)]
+    (suite,) = ElementTree.fromstring(junit(found, [], {"device": "cpu-1", "label": None}))
+    (failure,) = suite.iter("failure")
+    assert failure.get("message") == "crashed; last output: ?[31m? <&>"
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        (("pass", "pass", "pass"), 0),
+        (("pass", "not asked", "not asked"), 0),
+        (("fail", "pass", "not measured"), 8 | 64),
+        (("pass", "fail", "fail"), 16 | 32),
+        (("pass", "not measured", "pass"), 64),
+        (("pass", "pass", "cannot tell"), 64),
+    ],
+)
+def test_every_failure_has_its_bit_and_an_open_question_another(
+    statuses: tuple[Any, Any, Any], code: int
+) -> None:
+    checks = [Check(status) for status in statuses]
+    assert exit_code([Acceptance(problem(), candidate("numpy"), "0" * 16, *checks)]) == code
