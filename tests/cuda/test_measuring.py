@@ -14,6 +14,7 @@ from measuring_bench import Lab, honest, lab, random_inputs
 from autotune.cuda import bench as cuda_bench
 from autotune.cuda.watch import CardState, CardWatch
 from autotune.registry import registry
+from autotune.worker.measure import measure
 from autotune.worker.protocol import RaceJob
 from autotune.worker.race import race
 
@@ -203,3 +204,14 @@ def test_a_race_times_entrants_in_turn(at_work: Lab) -> None:
     assert outcome.samples[0][0] == pytest.approx(1e-5)
     lost = RaceJob(key, (("honest", {"block": 64}), ("wrong", {"block": 64})))
     assert race(at_work.session, lost).culprit == 1
+
+
+def test_large_inputs_are_those_of_a_cpu_too_and_the_gate_judges_them(at_work: Lab) -> None:
+    job = at_work.job(gain=16.0, seed=7)
+    outcome = measure(at_work.session, job, timed=False)
+    assert (outcome.status, outcome.samples) == ("ok", ())
+    gate = at_work.session.gate(at_work.session.problem(job.problem), 7, 16.0)
+    (x,) = gate.buffers.input_arrays
+    assert np.array_equal(x.get(), 16 * random_inputs(7, 4096))
+    wrong = measure(at_work.session, replace(job, variant="wrong"), timed=False)
+    assert wrong.status == "wrong"
