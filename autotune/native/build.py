@@ -40,7 +40,7 @@ def build_library(source: Path, compiler: Compiler, options: Sequence[str]) -> b
         given = [*options, "-fPIC", "-fopenmp", "-c", str(source), "-o", str(compiled)]
         _run([compiler.path, *given], folder, where)
         where = f"{source.name} does not link ({compiler.name})"
-        given = ["-shared", "-fopenmp", str(compiled), "-o", str(linked), "-lm"]
+        given = ["-shared", "-fopenmp", "-Wl,-z,defs", str(compiled), "-o", str(linked), "-lm"]
         _run([compiler.path, *given], folder, where)
         return linked.read_bytes()
 

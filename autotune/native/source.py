@@ -86,15 +86,22 @@ class NativeSource:
         Compiler and options are those of the config (see `build_tunables`); the library comes from
         the cache on disk or the compiler. The function finds the config's threads, or 1, in
         settings[0], and `settings` behind. For float32 and float64. Raises BuildError with the
-        compiler's first error, and AutotuneError for a compiler that is not here.
+        compiler's first error, AutotuneError for a compiler that is not here, and DeclarationError
+        for a function that the source does not have.
         """
         from autotune.native.kernel import NativeKernel
         from autotune.native.library import library
 
         compiler = str(config.get("compiler", COMPILERS[self.language][0]))
         loaded = library(self, compiler, problem.dtype, config)
+        try:
+            function = loaded[entry]
+        except AttributeError:
+            raise DeclarationError(
+                f"{self.path.name} has no function {entry!r}; in Fortran it needs bind(c)."
+            ) from None
         numbers = (int(config.get("threads", 1)), *settings)
-        return NativeKernel(self, compiler, loaded[entry], numbers, len(problem.operation.scalars))
+        return NativeKernel(self, compiler, function, numbers, len(problem.operation.scalars))
 
     def _strip(self, text: str) -> str:
         if self.language == "c":
