@@ -34,20 +34,26 @@ def ratio_interval(one: Sequence[float], other: Sequence[float]) -> Interval:
     )
 
 
-def unpaired_ratio(one: Sequence[float], other: Sequence[float]) -> Interval:
+def unpaired_ratio(
+    one: Sequence[float],
+    other: Sequence[float],
+    *,
+    disturbed: tuple[bool, bool] = (False, False),
+) -> Interval:
     """Ratio of the medians of two samples that were taken apart, one/other, with its interval.
 
     The ends are those of two intervals, each of 97.5%, so that both hold together with 95%
-    (Bonferroni); the coverage says less when there are too few samples for that. What slowed one
-    of them alone is in the ratio. Raises ValueError without samples or for times <= 0.
+    (Bonferroni); the coverage says less when there are too few samples for that. A disturbance
+    only ever adds time: the interval of a `disturbed` one reaches down to its fastest sample. Raises
+    ValueError without samples or for times <= 0.
     """
     if not one or not other or min(*one, *other) <= 0.0:
         raise ValueError("a ratio needs times of both, all above zero.")
     above, below = (median_interval(samples, 0.975) for samples in (one, other))
     return Interval(
         above.median / below.median,
-        above.low / below.high,
-        above.high / below.low,
+        (min(one) if disturbed[0] else above.low) / below.high,
+        above.high / (min(other) if disturbed[1] else below.low),
         max(0.0, above.coverage + below.coverage - 1.0),
     )
 

@@ -70,7 +70,8 @@ def steps(points: Sequence[Point]) -> list[Step]:
 
 
 def _step(one: Point, other: Point) -> Step:
-    ratio = unpaired_ratio(other.samples, one.samples)
+    spoilt = other.status == "disturbed", one.status == "disturbed"
+    ratio = unpaired_ratio(other.samples, one.samples, disturbed=spoilt)
     doublings = math.log(other.size / one.size)
     moved = _growth(_bytes(one), _bytes(other))
     worked = _growth(one.prediction.flops, other.prediction.flops)

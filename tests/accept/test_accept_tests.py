@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -194,14 +195,25 @@ def test_against_stored_samples(seconds: float, status: str) -> None:
     assert "of numpy previous, allowed 1.05; numba 0.1 then" in found.reason
 
 
-def test_a_disturbance_which_only_adds_time_cannot_make_a_verdict() -> None:
-    slow = performance(FakeWorker({"numpy": 1e-3}, disturbed=True), stored(0.9e-3))
-    assert slow.status == "cannot tell"
-    assert "slower, but it was disturbed: others used 70% of the CPUs" in slow.reason
-    assert performance(FakeWorker({"numpy": 1e-3}, disturbed=True), stored(1e-3)).status == "pass"
-    before = stored(1e-3, disturbed=True)
-    assert performance(FakeWorker({"numpy": 1e-3}), before).status == "cannot tell"
-    assert performance(FakeWorker({"numpy": 2e-3}), before).status == "fail"
+def test_a_disturbed_side_reaches_down_to_its_fastest_sample() -> None:
+    def stalls(number: int) -> float:
+        return 1.0 if number == 7 else 2.0 + 0.001 * number
+
+    busy = FakeWorker({"numpy": 1e-3}, noise=stalls, disturbed=True)
+    doubtful = performance(busy, stored(1e-3))
+    assert doubtful.status == "cannot tell"
+    assert doubtful.facts["low"] < 1.0 < 2.0 < doubtful.facts["ratio"]
+    assert "disturbed: others used 70% of the CPUs" in doubtful.reason
+    quiet = FakeWorker({"numpy": 1e-3}, noise=stalls)
+    assert performance(quiet, stored(1e-3)).status == "fail"
+    assert performance(busy, stored(0.5e-3)).status == "fail"  # even its fastest is slower
+
+    slowed = tuple(1e-3 * stalls(number) for number in range(20))
+    before = Stored("numpy previous", slowed, "{}", disturbed=True)
+    fast = FakeWorker({"numpy": 1.5e-3})
+    assert performance(fast, before).status == "cannot tell"
+    assert performance(fast, replace(before, disturbed=False)).status == "pass"
+    assert performance(FakeWorker({"numpy": 1e-3}), before).status == "pass"
 
 
 def test_no_baseline_of_this_problem_is_open_and_the_same_candidate_passes() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from scaling_bench import problem
 
@@ -46,6 +48,9 @@ def test_growth_beyond_bytes_and_flops_is_a_jump() -> None:
     assert steps([before, as_predicted])[0].jump is None
     assert steps([before, jumping])[0].jump == pytest.approx(12.45 / 4.0, rel=0.01)
     assert steps([before, point(4096, 12.45, work=4096**2, count=3)])[0].jump is None
+    stalled = replace(jumping, status="disturbed", samples=(4.0, *jumping.samples))
+    assert steps([before, replace(stalled, status="ok")])[0].jump is not None
+    assert steps([before, stalled])[0].jump is None
 
 
 def test_a_size_without_times_is_stepped_over() -> None:
