@@ -44,8 +44,8 @@ def unpaired_ratio(
 
     The ends are those of two intervals, each of 97.5%, so that both hold together with 95%
     (Bonferroni); the coverage says less when there are too few samples for that. A disturbance
-    only ever adds time: the interval of a `disturbed` one reaches down to its fastest sample. Raises
-    ValueError without samples or for times <= 0.
+    only ever adds time: the interval of a `disturbed` one reaches down to its fastest sample.
+    Raises ValueError without samples or for times <= 0.
     """
     if not one or not other or min(*one, *other) <= 0.0:
         raise ValueError("a ratio needs times of both, all above zero.")
