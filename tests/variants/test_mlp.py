@@ -13,7 +13,7 @@ from differences import check_gradients
 import autotune
 from autotune.device import local_cpu
 from autotune.model import Config, Problem, predict
-from autotune.model.space import configs
+from autotune.model.space import configs, default_config
 from autotune.registry import registry
 from autotune_variants.mlp import operations, reference
 
@@ -102,7 +102,7 @@ def test_samples_keep_activations_of_order_one() -> None:
 
 
 @pytest.mark.parametrize("operation", ["gated_mlp_train", "norm_mlp_train"])
-def test_splits_give_the_same_bits_with_any_number_of_threads(operation: str) -> None:
+def test_shares_give_the_same_bits_with_any_number_of_threads(operation: str) -> None:
     if max(local_cpu().thread_counts()) < 2:
         pytest.skip("needs two CPUs")
     declared = registry.variant(operation, "simd_splits")
@@ -110,7 +110,8 @@ def test_splits_give_the_same_bits_with_any_number_of_threads(operation: str) ->
     given = random_inputs(wanted, 1.0)
     found = []
     for threads in (1, 2):
-        config = Config(rows=16, hidden=64, splits=4, threads=threads, placement="free")
+        tiles = {"rows": 16, "hidden": 64, "shares": 4 // threads}
+        config = Config(**tiles, threads=threads, placement="free")
         inputs = [boxed(each.shape, "float32", "packed", each) for each in given]
         shapes = [tensor.shape(wanted.sizes) for tensor in wanted.operation.outputs]
         outputs = [boxed(shape, "float32", "packed") for shape in shapes]
@@ -120,20 +121,20 @@ def test_splits_give_the_same_bits_with_any_number_of_threads(operation: str) ->
 
 
 @pytest.mark.parametrize("name", ["blas_splits", "simd_splits"])
-def test_every_tile_and_split_is_right(name: str) -> None:
+def test_every_tile_and_share_is_right(name: str) -> None:
     declared = registry.variant("norm_mlp_train", name)
     wanted = problem("norm_mlp_train", (150, 20, 140), residual=True)
     tried = [c for c in configs(declared, wanted, local_cpu()) if c["placement"] == "free"]
-    assert len({(c["rows"], c["hidden"], c["splits"]) for c in tried}) >= 4 * 3 * 2
+    assert len({(c["rows"], c["hidden"], c["shares"]) for c in tried}) >= 4 * 3 * 2
     for config in tried[:: max(len(tried) // 8, 1)]:
         assert faults(declared, wanted, config, "packed") == [], config
 
 
-def test_each_split_takes_a_copy_of_the_weights_and_nothing_else() -> None:
+def test_each_share_takes_a_copy_of_the_weights_and_nothing_else() -> None:
     declared = registry.variant("gated_mlp_train", "blas_splits")
     wanted = problem("gated_mlp_train", (4096, 64, 256))
     few, many = (
-        predict(declared, wanted, Config(rows=64, hidden=128, splits=s, threads=2)) for s in (2, 8)
+        predict(declared, wanted, Config(rows=64, hidden=128, shares=s, threads=2)) for s in (1, 4)
     )
     copies = 6 * 3 * 64 * 256 * 4
     assert many.workspace_bytes - few.workspace_bytes == copies
@@ -157,7 +158,8 @@ def test_flops_are_those_of_the_products(operation: str) -> None:
     wanted = problem(operation, (256, 32, 64))
     for declared in registry.variants(operation):
         if declared.device == "cpu":
-            config = {"rows": 16, "hidden": 64, "splits": 1, "threads": 1}
+            config = default_config(declared, wanted, local_cpu())
+            assert config is not None
             flops = predict(declared, wanted, config).flops
             assert wanted.flops <= flops <= 1.1 * wanted.flops, declared.name
 

@@ -1,9 +1,10 @@
 """Variants by tiles of tokens: a tile's hidden activations stay in cache between its products.
 
-The gradients of the weights, sums over all tokens, are accumulated in a copy for each of `splits`
-shares of the tokens, and the copies are summed: with as many splits as threads by each thread for
-itself, a CPU's counterpart of atomic additions; with more of them, repeatable whatever the number
-of threads. In the variants of `norm_mlp` the tile is normalised on its way to the first product.
+The gradients of the weights, sums over all tokens, are accumulated in a copy for each of `shares`
+shares of the tokens of every thread, and the copies are summed in order. With one share each thread
+accumulates for itself, a CPU's counterpart of atomic additions; the same number of copies gives the
+same bits whatever the number of threads.
+In the variants of `norm_mlp` the tile is normalised on its way to the first product.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from autotune_variants.mlp.operations import (
 
 Run = Callable[..., None]
 
+_TILES = "ceil_div(N, rows)"
 _BLOCKS = (
     Choice("rows", (16, 32, 64, 128), default=64, ordered=True),
     Choice("hidden", (64, 128, 256), default=128, ordered=True),
@@ -32,14 +34,14 @@ _CONSTRAINTS = (
     "hidden < 2*F or hidden == 64",
     "threads == 1 or threads <= ceil_div(N, rows)",
 )
-_SPLITS = PowerOfTwo("splits", 1, 64)
-_SPLIT_CONSTRAINTS = ("splits >= threads", "splits == 1 or splits <= ceil_div(N, rows)")
-_TILES = "ceil_div(N, rows)"
+_SPLITS = "threads*shares"
+_SHARES = PowerOfTwo("shares", 1, 8)
+_SHARE_CONSTRAINT = f"shares == 1 or {_SPLITS} <= {_TILES}"
 _WEIGHTS = dict.fromkeys(("w_gate", "w_up", "w_down"), _TILES)
 # Room for blocks of weights whose rows BLAS cannot read where they are.
 _SPARE = "3*hidden*D + D + rows"
-_PARTS = Intermediate("parts", ("splits", "3*F", "D"))
-_WEIGHT_PARTS = Intermediate("weight_parts", ("2*splits", "D"))
+_PARTS = Intermediate("parts", (_SPLITS, "3*F", "D"))
+_WEIGHT_PARTS = Intermediate("weight_parts", (f"2*{_SPLITS}", "D"))
 
 
 def _room(size: str) -> Intermediate:
@@ -69,7 +71,7 @@ def forward_passes(norm: bool) -> tuple[Pass, ...]:
 def gradient_passes(norm: bool, with_out: bool) -> tuple[Pass, ...]:
     """One sweep over the tiles of tokens, and the sums of what each share of them left."""
     weight = {"weight": "threads"} if norm else {}
-    parts = {"parts": "ceil_div(N, rows)/splits"}
+    parts = {"parts": f"{_TILES}/({_SPLITS})"}
     more = {"weight_parts": "reduction"} if norm else {}
     out = {"out": "owned"} if with_out else {}
     sums = Pass(
@@ -77,7 +79,7 @@ def gradient_passes(norm: bool, with_out: bool) -> tuple[Pass, ...]:
         parallel=("F",),
         reads=("parts",),
         writes=dict.fromkeys(("grad_w_gate", "grad_w_up", "grad_w_down"), "owned"),
-        flops="3*splits*D*F",
+        flops=f"3*{_SPLITS}*D*F",
     )
     norm_sum = Pass(
         "sum_norm", parallel=("D",), reads=("weight_parts",), writes={"grad_weight": "owned"}
@@ -85,7 +87,7 @@ def gradient_passes(norm: bool, with_out: bool) -> tuple[Pass, ...]:
     return (
         Pass(
             "tokens",
-            parallel={"N": "ceil_div(N, splits)"},
+            parallel={"N": f"ceil_div(N, {_SPLITS})"},
             sequential={"N": "rows", "F": "hidden"},
             reads={"x": 1, "grad_out": 1, **weight, **_WEIGHTS, **parts},
             writes={**out, "grad_x": "owned", "parts": "reduction", **more},
@@ -137,7 +139,7 @@ def _settings(problem: Any, config: Mapping[str, Any], products: str, flags: int
         table.ROWS: config["rows"],
         table.HIDDEN: config["hidden"],
         table.WORKERS: config["threads"],
-        table.SPLITS: config.get("splits", 1),
+        table.SPLITS: config["threads"] * config.get("shares", 1),
         table.FLAGS: flags,
     }
 
@@ -182,8 +184,8 @@ _FORWARD: dict[str, Any] = {
     "constraints": _CONSTRAINTS,
 }
 _GRADIENTS: dict[str, Any] = {
-    "tunables": (*_BLOCKS, _SPLITS, Threads(), Placement()),
-    "constraints": (*_CONSTRAINTS, *_SPLIT_CONSTRAINTS),
+    "tunables": (*_BLOCKS, _SHARES, Threads(), Placement()),
+    "constraints": (*_CONSTRAINTS, _SHARE_CONSTRAINT),
 }
 _PLAIN_ROOM = (_PARTS, _GRADIENT_ROOM)
 _NORM_ROOM = (_PARTS, _WEIGHT_PARTS, _GRADIENT_ROOM)
