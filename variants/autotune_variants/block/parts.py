@@ -2,7 +2,8 @@
 
 What serves a part is what its policy says: tuning `attention`, `norm_mlp_train` and the others at
 the sizes of the block tunes the block. The parts are bound when the variant is built, so a kernel
-of a block keeps the policies it was built with. Their temporaries come out of the block's own
+of a block keeps the policies it was built with, and a measurement of a block is one of the policies
+of its time: tune the parts before the block. Their temporaries come out of the block's own
 `room`, and only what fits into it and repeats bitwise is asked for, so that the block's declared
 workspace and determinism hold whatever the policies say. What is left is done here: projections by
 BLAS, residuals by NumPy. Between the parts, arrays lie as (B,N,heads,Dh).

@@ -160,7 +160,8 @@ def _forward(problem: Any, config: Mapping[str, Any], products: str, norm: bool)
 def _gradients(
     problem: Any, config: Mapping[str, Any], products: str, *, norm: bool, with_out: bool
 ) -> Run:
-    from autotune_variants.mlp.steps import gradient_step, sum_step
+    from autotune_variants.mlp.steps import gradient_step
+    from autotune_variants.mlp.sweeps import sum_step
     from autotune_variants.norm import table
     from autotune_variants.norm.steps import weight_step
 

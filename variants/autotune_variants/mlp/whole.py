@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from autotune_variants.norm.variants import rows_inverse
+from autotune_variants.norm import whole as norm_whole
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
@@ -132,24 +132,18 @@ def _numpy_gate_gradients(arrays: Arrays) -> None:
 
 
 def _numpy_normalise(arrays: Arrays, eps: float) -> None:
-    z, inverse = arrays["z"], arrays["inverse"]
-    rows_inverse(arrays["x"], inverse, arrays["lines"], eps)
-    np.multiply(arrays["x"], inverse, out=z)
-    np.multiply(z, arrays["weight"], out=z)
+    x, weight, z, inverse, lines = (
+        arrays[name] for name in ("x", "weight", "z", "inverse", "lines")
+    )
+    norm_whole.normalise(x, weight, z, inverse, lines, eps)
 
 
 def _numpy_norm_gradients(arrays: Arrays, eps: float) -> None:
-    """As `rmsnorm_backward` by NumPy; inverse is still there from the forward."""
-    x, grad_x, unit = arrays["x"], arrays["grad_x"], arrays["lines"]
-    inverse, slope = arrays["inverse"], arrays["slope"]
-    np.multiply(x, inverse, out=unit)
-    np.einsum("nd,nd->d", unit, arrays["grad_z"], out=arrays["grad_weight"])
-    np.multiply(arrays["grad_z"], arrays["weight"], out=grad_x)
-    np.einsum("nd,nd->n", unit, grad_x, out=slope)
-    np.divide(slope, max(x.shape[1], 1), out=slope)
-    np.multiply(unit, slope[:, None], out=unit)
-    np.subtract(grad_x, unit, out=grad_x)
-    np.multiply(grad_x, inverse, out=grad_x)
+    """The inverse is still there from the forward."""
+    inputs = (arrays["x"], arrays["weight"], arrays["grad_z"])
+    grads = (arrays["grad_x"], arrays["grad_weight"])
+    room = (arrays[name] for name in ("inverse", "lines", "slope"))
+    norm_whole.norm_gradients(inputs, grads, *room)
 
 
 NUMPY = Sweeps(_numpy_gate, _numpy_gate_gradients, _numpy_normalise, _numpy_norm_gradients)
@@ -157,7 +151,7 @@ NUMPY = Sweeps(_numpy_gate, _numpy_gate_gradients, _numpy_normalise, _numpy_norm
 
 def numba_sweeps(problem: Any, config: Mapping[str, Any], norm_rows: int) -> Sweeps:
     """The same sweeps, each one pass over its arrays by all threads."""
-    from autotune_variants.mlp.steps import gate_gradients_step, gate_step
+    from autotune_variants.mlp.sweeps import gate_gradients_step, gate_step
     from autotune_variants.norm import steps, table
 
     settings = {table.WORKERS: int(config["threads"]), table.ROWS: norm_rows}

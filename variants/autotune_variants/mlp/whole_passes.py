@@ -1,4 +1,7 @@
-"""The passes and temporaries of the variants on whole matrices, each declared once."""
+"""The passes and temporaries of the variants on whole matrices, each declared once.
+
+`x` and `grad_x` are those of the MLP itself: z and grad_z where x is normalised first.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ from autotune import Intermediate, Pass
 
 _NDF = "2*N*D*F"
 
-ROWS, LINES = ("N", "F"), ("N", "D")
+ROWS, LIKE_X = ("N", "F"), ("N", "D")
+NORM_ROWS = 16  # tokens in a tile of the normalisation
 HIDDEN = (Intermediate("u", ROWS), Intermediate("v", ROWS))
 GRAD_H = Intermediate("grad_h", ROWS)
-SUM = Intermediate("lines", LINES)
 JOINED = (Intermediate("joined", ("D", "2*F")), Intermediate("uv", ("N", "2*F")))
 GRAD_JOINED = Intermediate("grad_joined", ("D", "2*F"))
-NORMAL = Intermediate("z", LINES)
+NORMAL = Intermediate("z", LIKE_X)
 
 _JOIN = Pass("join", reads=("w_gate", "w_up"), writes={"joined": "owned"})
 
@@ -80,45 +83,6 @@ def _grad_separate(x: str, grad_x: str) -> tuple[Pass, ...]:
     )
 
 
-NORM_ROWS = 16
-NORM_TILES = Intermediate(
-    "tiles", ("threads", f"ceil_div({3 * NORM_ROWS}*D + D + {NORM_ROWS}, 64)*64")
-)
-WEIGHT_PARTS = Intermediate("weight_parts", ("2*threads", "D"))
-NORM = (
-    Pass(
-        "norm",
-        parallel={"N": NORM_ROWS},
-        reads={"x": 1, "weight": "threads"},
-        writes={"z": "owned"},
-        flops="4*N*D",
-    ),
-)
-NORM_GRADIENTS = (
-    Pass(
-        "norm_gradients",
-        parallel={"N": NORM_ROWS},
-        reads={"x": 1, "grad_z": 1, "weight": "threads"},
-        writes={"grad_x": "owned", "weight_parts": "reduction"},
-        flops="11*N*D",
-    ),
-    Pass("sum_norm", parallel=("D",), reads=("weight_parts",), writes={"grad_weight": "owned"}),
-)
-NUMPY_NORM = (
-    Pass("squares", reads=("x",), writes={"lines": "owned"}, flops="N*D"),
-    Pass("inverse", reads=("lines",), writes={"inverse": "owned"}, flops="N*D"),
-    Pass("scale", reads=("x", "inverse"), writes={"z": "owned"}, flops="N*D"),
-    Pass("weight", reads=("z", "weight"), writes={"z": "owned"}, flops="N*D"),
-)
-NUMPY_NORM_GRADIENTS = (
-    Pass("unit", reads=("x", "inverse"), writes={"lines": "owned"}, flops="N*D"),
-    Pass("norm_weight", reads=("lines", "grad_z"), writes={"grad_weight": "owned"}, flops="2*N*D"),
-    Pass("scaled", reads=("grad_z", "weight"), writes={"grad_x": "owned"}, flops="N*D"),
-    Pass("slope", reads=("lines", "grad_x"), writes={"slope": "owned"}, flops="2*N*D"),
-    Pass("project", reads=("lines", "slope"), writes={"lines": "owned"}, flops="N*D"),
-    Pass("subtract", reads=("grad_x", "lines"), writes={"grad_x": "owned"}, flops="N*D"),
-    Pass("rescale", reads=("grad_x", "inverse"), writes={"grad_x": "owned"}, flops="N*D"),
-)
 # Without a residual these sweeps are left out: what they write is then counted once too often.
 RESIDUAL_OUT = Pass(
     "residual",

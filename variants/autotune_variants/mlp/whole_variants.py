@@ -19,6 +19,7 @@ from autotune_variants.mlp.operations import (
     norm_mlp_train,
 )
 from autotune_variants.mlp.whole import NUMPY, numba_sweeps, run_whole
+from autotune_variants.norm import passes as norm_passes
 
 Run = Callable[..., None]
 
@@ -27,9 +28,8 @@ _COMMON: dict[str, Any] = {
     "tunables": (Threads(), Placement()),
     "blas": "parallel",
 }
-_GRAD_Z = Intermediate("grad_z", passes.LINES)
+_GRAD_Z = Intermediate("grad_z", passes.LIKE_X)
 _S, _SILU = Intermediate("s", passes.ROWS), Intermediate("silu", passes.ROWS)
-_INVERSE, _SLOPE = Intermediate("inverse", ("N", 1)), Intermediate("slope", ("N",))
 
 
 def _temporaries(name: str, *, norm: bool, gradients: bool) -> tuple[Intermediate, ...]:
@@ -40,28 +40,32 @@ def _temporaries(name: str, *, norm: bool, gradients: bool) -> tuple[Intermediat
     found += [_SILU] if plain and gradients else []
     found += [passes.GRAD_H] if gradients else []
     found += [passes.GRAD_JOINED] if gradients and joined else []
-    found += [passes.SUM] if (gradients and not joined) or (norm and plain) else []
+    found += [norm_passes.LINES] if (gradients and not joined) or (norm and plain) else []
     found += [passes.NORMAL] if norm else []
     found += [_GRAD_Z] if norm and gradients else []
     if norm:
-        found += [_INVERSE] if plain else [passes.NORM_TILES]
+        found += [norm_passes.INVERSE] if plain else [norm_passes.tiles(3, passes.NORM_ROWS)]
     if norm and gradients:
-        found += [_SLOPE] if plain else [passes.WEIGHT_PARTS]
+        found += [norm_passes.SLOPE] if plain else [norm_passes.WEIGHT_PARTS]
     return tuple(found)
 
 
 def _passes(name: str, *, norm: bool, gradients: bool, with_out: bool) -> tuple[Pass, ...]:
     joined, plain = name == "blas_joined", name == "numpy"
     x, grad_x = ("z", "grad_z") if norm else ("x", "grad_x")
-    before = (passes.NUMPY_NORM if plain else passes.NORM) if norm else ()
-    if not gradients:
-        after = (passes.RESIDUAL_OUT,) if norm else ()
-        return (*before, *passes.forward_passes(x, joined), *after)
-    middle = passes.gradient_passes(x, grad_x, joined, with_out)
-    if not norm:
-        return middle
-    behind = passes.NUMPY_NORM_GRADIENTS if plain else passes.NORM_GRADIENTS
-    return (*before, *middle, *behind, passes.RESIDUAL_OUT, passes.RESIDUAL_GRAD)
+    rows = passes.NORM_ROWS
+    norms = (
+        (norm_passes.numpy_forward("z"), norm_passes.numpy_backward("grad_z"))
+        if plain
+        else (norm_passes.tiled_forward("z", rows), norm_passes.tiled_backward("grad_z", rows))
+    )
+    if gradients:
+        middle = passes.gradient_passes(x, grad_x, joined, with_out)
+        behind = (*norms[1], passes.RESIDUAL_OUT, passes.RESIDUAL_GRAD)
+    else:
+        middle = passes.forward_passes(x, joined)
+        behind = (passes.RESIDUAL_OUT,)
+    return (*norms[0], *middle, *behind) if norm else middle
 
 
 def _declare(operation: Any, name: str, doc: str) -> None:

@@ -14,9 +14,7 @@ from autotune_variants.attention.tiled_rows import (
     in_place,
     store_rows,
 )
-from autotune_variants.attention.tiled_rows import (
-    rows as matrix_rows,
-)
+from autotune_variants.attention.tiled_rows import rows as rows_at
 from autotune_variants.attention.tiled_table import STEP, contiguous, entry, number, strided
 from autotune_variants.fastmath import INNER
 from autotune_variants.norm.kernels import inverse_rms, norm_gradients, normalise
@@ -96,7 +94,7 @@ def backward_step(w: Any, table: Any) -> Any:
     lines, end = carve(table, end, 1, d)
     inverse, end = carve(table, end, 1, rows)
     copy_rows(weight, 0, 0, 0, 1, lines)
-    sums = contiguous(parts, matrix_rows(parts, 0, 0, 2 * w)[0], 2, d)
+    sums = contiguous(parts, rows_at(parts, 0, 0, 2 * w)[0], 2, d)
     fill(sums, sums.dtype.type(0))
     begin, stop = share(tokens, rows, w, workers)
     for first in range(begin, stop, rows):
