@@ -58,9 +58,10 @@ def expected_outputs(buffers: Buffers, *, conditioned: bool = False) -> tuple[Ex
     error (a chain of 8192 atomic additions was seen 2% above the bound without it).
 
     `conditioned` adds what a few units in the last place of the inputs do to the exact result, of
-    float32 for 16 bits, whose sums are that wide. Where numbers are large, a few elements hang on
-    the last digits of a sum, and what one plain implementation happens to make of those says
-    nothing of another (forward error <= condition x backward error, Higham 2002, section 1.5).
+    float32 for 16 bits, whose sums are that wide. Where numbers are large or elements few, the
+    largest error hangs on the last digits of a few sums, and what one plain implementation happens
+    to make of those says nothing of another (forward error <= condition x backward error, Higham
+    2002, section 1.5).
     """
     problem = buffers.problem
     operation = problem.operation

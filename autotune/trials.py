@@ -50,9 +50,9 @@ class Trials:
     mode: Mode
     label: str = ""
 
-    def check(self, problem: Problem, candidate: Candidate, *, gain: float = 1.0) -> Outcome:
-        """Put a candidate through the gate, with inputs multiplied by `gain`; nothing is timed."""
-        return self.worker.check(self._job(problem, candidate, gain=gain))
+    def check(self, problem: Problem, candidate: Candidate, **how: Any) -> Outcome:
+        """Put a candidate through the gate and time nothing; `how` are fields of the Job."""
+        return self.worker.check(self._job(problem, candidate, **how))
 
     def measure(self, problem: Problem, candidate: Candidate, **how: Any) -> TrialRow:
         """Check and time a candidate; `how` are fields of the Job."""

@@ -46,9 +46,16 @@ class Gate:
     """
 
     def __init__(
-        self, problem: Problem, seed: int = 0, *, gain: float = 1.0, memory: Memory = HOST
+        self,
+        problem: Problem,
+        seed: int = 0,
+        *,
+        gain: float = 1.0,
+        conditioned: bool = False,
+        memory: Memory = HOST,
     ) -> None:
-        self.problem, self.gain, self.memory = problem, gain, memory
+        self.problem, self.memory = problem, memory
+        self.gain, self.conditioned = gain, conditioned
         self.buffers = self._make_buffers(seed)
         started = perf_counter()
         self.expected = self._expected(self.buffers)
@@ -92,7 +99,7 @@ class Gate:
         return judge(outputs, self.expected, self.buffers)
 
     def _expected(self, buffers: Buffers) -> tuple[Expected, ...]:
-        return expected_outputs(buffers, conditioned=self.gain != 1.0)
+        return expected_outputs(buffers, conditioned=self.conditioned)
 
     def _make_buffers(self, seed: int) -> Buffers:
         return make_buffers(self.problem, seed, gain=self.gain, memory=self.memory)

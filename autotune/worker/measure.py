@@ -54,7 +54,7 @@ def measure(session: Session, job: Job, *, timed: bool = True) -> Outcome:
             toolchain=session.bench.toolchain(),
             workspace_bytes=workspace_bytes(variant, problem, config),
         )
-        gate = session.gate(problem, job.seed, job.gain)
+        gate = session.gate(problem, job.seed, gain=job.gain, conditioned=job.conditioned)
         built = session.build(gate, variant, config)
         session.note_compiled(problem, variant)
         outcome = _with_verdict(outcome, built)

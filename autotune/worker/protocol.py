@@ -28,7 +28,8 @@ class Job:
     `problem` is the text of a ProblemKey. `incumbent` is the median to beat: the candidate is
     dropped once it can no longer come within `margin` of it. `time_limit` holds for each phase
     (preparing the problem, building, checking, timing); a disturbed measurement of a candidate
-    that may win is repeated up to `retries` times. Inputs are multiplied by `gain`.
+    that may win is repeated up to `retries` times. Inputs are multiplied by `gain`; `conditioned`
+    allows for what rounding alone can do to the result (see `expected_outputs`).
     """
 
     problem: str
@@ -45,6 +46,7 @@ class Job:
     time_limit: float = 60.0
     retries: int = 2
     gain: float = 1.0
+    conditioned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Session:
         self._noted: set[str] = set()
         self._unchecked: Buffers | None = None
         self.futile_retries = 0
-        self._gate: tuple[tuple[str, int, float], Gate] | None = None
+        self._gate: tuple[tuple[str, int, float, bool], Gate] | None = None
 
     def say(self, phase: str) -> None:
         """A phase begins: a new time limit holds."""
@@ -62,9 +62,11 @@ class Session:
         key = ProblemKey.parse(text)
         return Problem.from_key(registry.operation(key.operation), key)
 
-    def gate(self, problem: Problem, seed: int, gain: float = 1.0) -> Gate:
+    def gate(
+        self, problem: Problem, seed: int, *, gain: float = 1.0, conditioned: bool = False
+    ) -> Gate:
         """The problem's gate; the arrays of the problem before are freed first."""
-        key = (problem.key.text, seed, gain)
+        key = (problem.key.text, seed, gain, conditioned)
         if self._gate is not None and self._suspect:
             self._gate[1].repair()
         self._suspect = False
@@ -73,7 +75,9 @@ class Session:
             gc.collect()
             self.bench.memory.release()
             self.say("preparing the problem")
-            self._gate = key, Gate(problem, seed, gain=gain, memory=self.bench.memory)
+            memory = self.bench.memory
+            made = Gate(problem, seed, gain=gain, conditioned=conditioned, memory=memory)
+            self._gate = key, made
         return self._gate[1]
 
     def note_compiled(self, problem: Problem, variant: Variant) -> None:

@@ -58,10 +58,10 @@ def test_correctness_asks_for_its_own_size_large_numbers_and_every_edge() -> Non
         "pass",
         "9 cases, errors up to 10% of what is allowed",
     )
-    assert [(job.problem, job.gain) for job in worker.checks[:3]] == [
-        ("toy_sum M=4,N=9 float32 packed", 1.0),
-        ("toy_sum M=4,N=9 float32 packed", 16.0),
-        ("toy_sum M=4,N=0 float32 packed", 1.0),
+    assert [(job.problem, job.gain, job.conditioned) for job in worker.checks[:3]] == [
+        ("toy_sum M=4,N=9 float32 packed", 1.0, False),
+        ("toy_sum M=4,N=9 float32 packed", 16.0, True),
+        ("toy_sum M=4,N=0 float32 packed", 1.0, True),
     ]
     assert worker.checks[-1].problem == "toy_sum M=4,N=65 float32 strided"
 

@@ -207,10 +207,11 @@ def test_a_race_times_entrants_in_turn(at_work: Lab) -> None:
 
 
 def test_large_inputs_are_those_of_a_cpu_too_and_the_gate_judges_them(at_work: Lab) -> None:
-    job = at_work.job(gain=16.0, seed=7)
+    job = at_work.job(gain=16.0, conditioned=True, seed=7)
     outcome = measure(at_work.session, job, timed=False)
     assert (outcome.status, outcome.samples) == ("ok", ())
-    gate = at_work.session.gate(at_work.session.problem(job.problem), 7, 16.0)
+    problem = at_work.session.problem(job.problem)
+    gate = at_work.session.gate(problem, 7, gain=16.0, conditioned=True)
     (x,) = gate.buffers.input_arrays
     assert np.array_equal(x.get(), 16 * random_inputs(7, 4096))
     wrong = measure(at_work.session, replace(job, variant="wrong"), timed=False)
