@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import LaunchError
+from autotune.errors import DeclarationError, LaunchError
 from autotune.native.compilers import OPENMP_C
 
 if TYPE_CHECKING:
@@ -71,6 +71,10 @@ class NativeKernel:
         count = len(arguments) - self.scalars
         words: list[int] = []
         for array in arguments[:count]:
+            if array.ndim > DIMS:
+                raise DeclarationError(
+                    f"kernels in C and Fortran take arrays of up to {DIMS} dims, got {array.ndim}."
+                )
             rest = _PADDING[array.ndim]
             words.append(array.__array_interface__["data"][0])
             words += (*array.shape, *rest, *array.strides, *rest)

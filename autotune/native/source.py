@@ -100,6 +100,7 @@ class NativeSource:
             raise DeclarationError(
                 f"{self.path.name} has no function {entry!r}; in Fortran it needs bind(c)."
             ) from None
+        function.restype = None
         numbers = (int(config.get("threads", 1)), *settings)
         return NativeKernel(self, compiler, function, numbers, len(problem.operation.scalars))
 

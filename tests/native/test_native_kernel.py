@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from native_scale import PLAIN, problem, scaled
+from native_scale import PLAIN, problem, scaled, skip_without
 
 from autotune.errors import AutotuneError, DeclarationError
+from autotune.model import Config, Operation, Problem
+from autotune.model.operation import parse_tensors
 from autotune.native import NativeSource
 from autotune.native.build import BuildError
 from autotune.native.kernel import DIMS, NativeKernel
@@ -111,6 +114,29 @@ def test_the_description_has_room_for_the_engines_arrays(c_source: NativeSource)
     includes = Path(sys.modules["autotune.native.source"].__file__ or "").parent / "include"
     assert f"#define DIMS {DIMS}\n" in (includes / "arrays.h").read_text()
     assert f"dims = {DIMS}\n" in (includes / "arrays.inc").read_text()
+    wide = np.zeros((1,) * (DIMS + 1), np.float32)
+    with pytest.raises(DeclarationError, match=f"up to {DIMS} dims, got {DIMS + 1}"):
+        kernel_of(c_source)(wide, wide, 1.0)
+
+
+def test_the_documented_kernel_runs(tmp_path: Path) -> None:
+    """The example of docs/compilers.md, as it stands there."""
+    skip_without("c")
+    text = (Path(__file__).parents[2] / "docs" / "compilers.md").read_text()
+    code, kernel = (text.split(f"```{kind}\n")[1].split("```")[0] for kind in ("python", "c"))
+    (tmp_path / "scale.c").write_text(kernel)
+    tensors = parse_tensors("x[N]"), parse_tensors("y[N]")
+    scale = Operation("documented", ("N",), *tensors, reference=print, plain=print)
+    scope: dict[str, Any] = {
+        "scale": scale,
+        "__file__": str(tmp_path / "plugin.py"),
+        "__name__": "plugin",
+    }
+    exec(code, scope)
+    build: Any = scope["c_scale"]
+    x, y = np.arange(8.0, dtype=np.float32), np.zeros(8, np.float32)
+    build(Problem.of(scale, (8,), "float32"), Config(PLAIN, threads=2))(x, y)
+    assert (y == 2 * x).all()
 
 
 FORK = """

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import skip_without
-from native_scale import PLAIN
+from native_scale import PLAIN, skip_without
 
 from autotune import Placement, Threads
 from autotune.device import local_cpu
