@@ -115,7 +115,8 @@ def _against_stored(
         status = decision(ratio, limits.slowdown)
         parts = (_reason(ratio, baseline.name, limits), *_doubts(disturbed, baseline))
         reason = "; ".join(filter(None, parts))
-        check = Check(status, reason, _facts(ratio, len(samples), baseline.name))
+        facts = {**_facts(ratio, len(samples), baseline.name), "note": baseline.note}
+        check = Check(status, reason, facts)
         if status != "cannot tell":
             break
     return check

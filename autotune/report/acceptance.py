@@ -19,7 +19,10 @@ _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def acceptance_blocks(found: Sequence[Acceptance], skipped: Sequence[Skipped] = ()) -> list[Block]:
-    """A table for each problem, the reason of every verdict that is no pass, and the exit code."""
+    """A table for each problem, reasons, and the exit code.
+
+    Every verdict that is no pass has its reason, and so has one on a baseline that differs.
+    """
     blocks: list[Block] = []
     for problem in _problems(found, skipped):
         mine = [each for each in found if each.problem == problem]
@@ -122,7 +125,7 @@ def _reasons(found: Sequence[Acceptance]) -> list[Block]:
         (f"{each.candidate.variant} {name}", f"{check.status}: {check.reason}")
         for each in found
         for name, check in each.checks.items()
-        if check.status not in ("pass", "not asked")
+        if check.status not in ("pass", "not asked") or check.facts.get("note")
     ]
     return [Facts(tuple(rows), indent=2)] if rows else []
 
