@@ -124,9 +124,14 @@ def forward_step(w: Any, table: Any) -> Any:
 
 
 @njit(**INNER)
-def tile_scratch(table: Any, address: Any, rows: Any, hidden: Any, d: Any) -> Any:
-    """Matrices of one worker for the gradients of a tile."""
-    given, end = carve(table, address, rows, d)
+def tile_scratch(table: Any, w: Any) -> Any:
+    """Matrices of worker `w` for the gradients of a tile.
+
+    Made anew by each function that needs them: numba counts references for every array it passes.
+    """
+    rows, hidden = entry(table, SETTINGS, ROWS), entry(table, SETTINGS, HIDDEN)
+    d = entry(table, X, 4)
+    given, end = carve(table, own_scratch(table, w), rows, d)
     z, end = carve(table, end, rows, d)
     above, end = carve(table, end, rows, d)
     result, end = carve(table, end, rows, d)
@@ -154,17 +159,17 @@ def as_columns(source: Any, count: Any, target: Any) -> Any:
 
 
 @njit(**INNER)
-def tile_products(
-    gemm: Any, weights: Any, count: Any, z: Any, scratch: Any, parts: Any, with_out: Any
-) -> Any:
+def tile_products(table: Any, w: Any, count: Any, parts: Any) -> Any:
     """Products of one tile with all weights; `parts` are the addresses of the three sums (F,D).
 
     Leaves out and the gradient of the tile in its columns; adds to the sums.
     """
-    tiles, columns, hidden_tiles, _, _, spare = scratch
+    gemm, flags = entry(table, SETTINGS, GEMM), entry(table, SETTINGS, FLAGS)
+    tiles, columns, hidden_tiles, _, _, spare = tile_scratch(table, w)
+    z = matrix(tiles[1]) if flags & NORM else matrix(tiles[0])
     z_columns, above_columns, out_columns, grad_columns = columns
     u, v, grad_h = hidden_tiles
-    w_gate, w_up, w_down = weights
+    w_gate, w_up, w_down = strided(table, W_GATE), strided(table, W_UP), strided(table, W_DOWN)
     d, f, hidden = w_down.shape[3], w_down.shape[2], u.shape[0]
     one = u.dtype.type(1)
     fill(out_columns, u.dtype.type(0))
@@ -180,26 +185,22 @@ def tile_products(
         product(gemm, size, down, matrix(above_columns), grad_h)
         gate_gradients(u, v, grad_h, (some, count))
         size = (d, count, some)
-        if with_out:
+        if flags & WITH_OUT:
             target = matrix(out_columns)
             multiply_transposed(gemm, size, one, down, matrix(grad_h), one, target)
         multiply(gemm, size, one, gate_block, matrix(u), one, matrix(grad_columns))
         multiply(gemm, size, one, up_block, matrix(v), one, matrix(grad_columns))
         size, offset = (some, d, count), begun * d * u.itemsize
-        multiply(gemm, size, one, matrix(u), matrix(z), one, (parts[0] + offset, d))
-        multiply(gemm, size, one, matrix(v), matrix(z), one, (parts[1] + offset, d))
+        multiply(gemm, size, one, matrix(u), z, one, (parts[0] + offset, d))
+        multiply(gemm, size, one, matrix(v), z, one, (parts[1] + offset, d))
         multiply(gemm, size, one, matrix(grad_h), matrix(tiles[2]), one, (parts[2] + offset, d))
 
 
 @njit(**INNER)
-def gradient_tile(table: Any, first: Any, count: Any, scratch: Any, parts: Any, sums: Any) -> Any:
+def gradient_tile(table: Any, w: Any, first: Any, count: Any, parts: Any, sums: Any) -> Any:
     """Everything about one tile of tokens: out where it is wanted, grad_x, and sums over tokens."""
-    x, grad_out, weights = (
-        strided(table, X),
-        strided(table, GRAD_OUT),
-        (strided(table, W_GATE), strided(table, W_UP), strided(table, W_DOWN)),
-    )
-    tiles, columns, _, line, inverse, _ = scratch
+    x, grad_out = strided(table, X), strided(table, GRAD_OUT)
+    tiles, columns, _, line, inverse, _ = tile_scratch(table, w)
     given, normal, above, result = tiles
     flags, size = entry(table, SETTINGS, FLAGS), (count, x.shape[3])
     copy_rows(x, 0, 0, first, count, given)
@@ -211,9 +212,8 @@ def gradient_tile(table: Any, first: Any, count: Any, scratch: Any, parts: Any, 
         z = normal
     for source, target in ((z, columns[0]), (above, columns[1])):
         as_columns(source, count, target)
-    with_out = flags & WITH_OUT != 0
-    tile_products(entry(table, SETTINGS, GEMM), weights, count, z, scratch, parts, with_out)
-    if with_out:
+    tile_products(table, w, count, parts)
+    if flags & WITH_OUT:
         as_columns(columns[2], size[1], result)
         if flags & RESIDUAL:
             add_tile(result, given, count)
@@ -229,14 +229,13 @@ def gradient_tile(table: Any, first: Any, count: Any, scratch: Any, parts: Any, 
 @njit(**STEP)
 def gradient_step(w: Any, table: Any) -> Any:
     """The shares of the tokens that fall to worker `w`, each with sums over tokens of its own."""
-    rows, hidden = entry(table, SETTINGS, ROWS), entry(table, SETTINGS, HIDDEN)
+    rows = entry(table, SETTINGS, ROWS)
     splits, workers = entry(table, SETTINGS, SPLITS), entry(table, SETTINGS, WORKERS)
     parts, weight_parts = strided(table, PARTS), strided(table, WEIGHT_PARTS)
     tokens, d = entry(table, X, 3), entry(table, X, 4)
     f = parts.shape[2] // 3
-    scratch = tile_scratch(table, own_scratch(table, w), rows, hidden, d)
     if entry(table, SETTINGS, FLAGS) & NORM:
-        copy_rows(strided(table, WEIGHT), 0, 0, 0, 1, scratch[3])
+        copy_rows(strided(table, WEIGHT), 0, 0, 0, 1, tile_scratch(table, w)[3])
     for split in range(w, splits, workers):
         place = rows_at(parts, 0, split, 0)[0]
         own = contiguous(parts, place, 3 * f, d)
@@ -248,4 +247,4 @@ def gradient_step(w: Any, table: Any) -> Any:
         begin, stop = share(tokens, rows, split, splits)
         for first in range(begin, stop, rows):
             places = (place, place + step, place + 2 * step)
-            gradient_tile(table, first, min(rows, stop - first), scratch, places, sums)
+            gradient_tile(table, w, first, min(rows, stop - first), places, sums)
