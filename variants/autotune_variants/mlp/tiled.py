@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotune import Choice, Intermediate, Pass, Placement, PowerOfTwo, Threads, variant
+from autotune import Choice, Intermediate, Pass, Placement, PowerOfTwo, Threads, Unit, variant
 from autotune_variants.blas import blas_gemm, needs_blas
 from autotune_variants.mlp.operations import (
     gated_mlp,
@@ -123,6 +123,7 @@ def _declare_with(
         dtypes=("float32", "float64"),
         requires=(needs_blas,) if products == "blas" else (),
         blas="serial" if products == "blas" else None,
+        unit=Unit("matrix" if products == "blas" else "vector"),
         **declared,
     )(builder)
 

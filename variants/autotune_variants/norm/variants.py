@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotune import Placement, PowerOfTwo, Threads, variant
+from autotune import Placement, PowerOfTwo, Threads, Unit, variant
 from autotune_variants.norm import passes, whole
 from autotune_variants.norm.operations import rmsnorm, rmsnorm_backward
 from autotune_variants.norm.whole import Array
@@ -15,6 +15,7 @@ Run = Callable[..., None]
 _DTYPES = ("float32", "float64")
 _TILES: dict[str, Any] = {
     "dtypes": _DTYPES,
+    "unit": Unit("vector"),
     "tunables": (PowerOfTwo("rows", 4, 64, default=16), Threads(), Placement()),
     "constraints": ("rows < 2*N or rows == 4", "threads == 1 or threads <= ceil_div(N, rows)"),
 }
