@@ -1,4 +1,4 @@
-"""Packs the argument struct of kernels that take one: pointers, a scale, sizes and strides."""
+"""Packs the argument struct of kernels that take one: pointers, a scalar, sizes and strides."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class ArgumentStruct:
     """From the arrays of a call to the bytes of the struct.
 
     The struct has a pointer for each of `pointers` (null where the call has no such array), the
-    scale as a double, each of `sizes` in 64 bits, and four strides in elements for each of
-    `strided`. `names` are the arrays in the order of the call; `strided` gives the axes that a
-    tensor has, out of "bhnd", and `shapes` its sizes along them.
+    scalar (a scale, an eps) as a double, each of `sizes` in 64 bits, and four strides in elements
+    for each of `strided` (zeros where the call has none such). `names` are the arrays in the order
+    of the call; `strided` gives the axes that a tensor has, out of "bhnd", and `shapes` its sizes
+    along them.
     """
 
     def __init__(
@@ -41,16 +42,16 @@ class ArgumentStruct:
     ) -> None:
         given = [name for name in pointers if name in names]
         self._order = itemgetter(*map(list(names).index, given))
-        self._call = struct.Struct(
-            "<" + "".join("Q" if n in given else "8x" for n in pointers) + "d"
-        )
-        self._tensors = itemgetter(*map(list(names).index, strided))
-        self._axes = tuple(strided.values())
-        self._low_bits = sum((VECTOR - 1) << 64 * list(pointers).index(name) for name in strided)
+        codes = ["Q" if name in given else "8x" for name in pointers]
+        self._call = struct.Struct(f"<{''.join(codes)}d")
+        present = [name for name in strided if name in names]
+        self._tensors = itemgetter(*map(list(names).index, present))
+        self._axes = [axes if name in names else "" for name, axes in strided.items()]
+        self._low_bits = sum((VECTOR - 1) << 64 * list(pointers).index(name) for name in present)
         self._sizes = struct.pack(f"<{len(sizes)}q", *sizes)
-        self._packed = tuple(_packed_strides(shapes[name]) for name in strided)
+        self._packed = tuple(_packed_strides(shapes[name]) for name in present)
         self._per_vector = VECTOR // itemsize
-        self._columns = {shapes[name][-1] for name in strided}
+        self._columns = {shapes[name][-1] for name in present}
         self._known: dict[tuple[Any, ...], tuple[bytes, bool]] = {}
         self._rests: dict[Any, tuple[bytes, bool]] = {}
 
@@ -59,17 +60,17 @@ class ArgumentStruct:
         """What a launcher is told about it: one struct."""
         return f"S{self._call.size + len(self._sizes) + 32 * len(self._axes)}"
 
-    def __call__(self, arrays: Sequence[Any], scale: float) -> tuple[bytes, bool]:
+    def __call__(self, arrays: Sequence[Any], scalar: float) -> tuple[bytes, bool]:
         """The struct, and whether all rows are contiguous and 16-byte aligned."""
         addresses = tuple(map(pointer, arrays))
         tensors = self._tensors(arrays)
         layout = (
             None if all(map(_contiguous, tensors)) else tuple(map(strides_in_elements, tensors))
         )
-        key = (scale, layout, addresses)
+        key = (scalar, layout, addresses)
         found = self._known.get(key)
         if found is None:
-            start = self._call.pack(*self._order(addresses), scale)
+            start = self._call.pack(*self._order(addresses), scalar)
             rest, aligned = self._rests.get(layout) or self._describe(layout)
             # All addresses in one number: rows are aligned where none has a bit below 16.
             found = start + rest, aligned and not int.from_bytes(start, "little") & self._low_bits
@@ -82,8 +83,10 @@ class ArgumentStruct:
         """The part that follows from sizes and strides, and whether rows align."""
         numbers: list[int] = []
         aligned = not any(columns % self._per_vector for columns in self._columns)
-        for axes, strides in zip(self._axes, layout or self._packed, strict=True):
-            along = dict(zip(axes, strides, strict=True))
+        each = iter(layout or self._packed)
+        for axes in self._axes:
+            strides = next(each) if axes else (1,)
+            along = dict(zip(axes, strides, strict=bool(axes)))
             numbers += (along.get(axis, 0) for axis in AXES)
             aligned &= strides[-1] == 1 and not any(s % self._per_vector for s in strides[:-1])
         self._rests[layout] = self._sizes + struct.pack(f"<{len(numbers)}q", *numbers), aligned
@@ -93,7 +96,7 @@ class ArgumentStruct:
 def bind(
     arguments: ArgumentStruct, plan: Callable[[bool], Launches], *, likely: bool
 ) -> Callable[..., None]:
-    """`run(*arrays, scale)`: the launches that `plan` gives for aligned rows, or for any others.
+    """`run(*arrays, scalar)`: the launches that `plan` gives for aligned rows, or for any others.
 
     The likelier of the two is there from the start, the other from the first call that needs it.
     """

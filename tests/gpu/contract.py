@@ -140,7 +140,8 @@ def candidates(
     """
     load_plugins()
     for operation in registry.operations():
-        own = tuple(case for case in cases if {name for name, _ in case.dims} <= {*operation.dims})
+        needed = {*operation.dims} - {*operation.defaults}
+        own = tuple(case for case in cases if needed <= {*dict(case.dims)} <= {*operation.dims})
         found = (each for each in registry.variants(operation) if each.device == "cuda")
         wanted = (each for each in found if each.name.startswith(prefixes))
         for place, variant in enumerate(wanted):

@@ -1,4 +1,4 @@
-"""Every CUDA variant of attention once, on a small case, under NVIDIA's compute-sanitizer.
+"""Every CUDA variant once, on a small case, under NVIDIA's compute-sanitizer.
 
     python tests/gpu/sanitize.py [memcheck] [racecheck] [--variants cuda_dmma,cuda_mma]
 
@@ -47,6 +47,8 @@ def run_variants(prefixes: tuple[str, ...]) -> int:
         Case.of((1, 1, 1, 65, 65, 64)),
         Case((("B", 1), ("H", 4), ("Hkv", 2), ("N", 203), ("D", 24))),
         Case((("B", 2), ("H", 1), ("Hkv", 1), ("N", 130), ("D", 64))),
+        Case((("N", 70), ("D", 64))),
+        Case((("B", 2), ("Hkv", 3), ("N", 5), ("D", 7))),
     )
     for candidate in candidates(cases, prefixes):
         config = candidate.config(device)

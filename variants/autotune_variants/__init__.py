@@ -16,6 +16,7 @@ from autotune_variants.mlp import tiled as tiled_mlp
 from autotune_variants.mlp import whole_variants as whole_mlp
 from autotune_variants.native import variants as variants_native
 from autotune_variants.norm import variants as variants_norm
+from autotune_variants.norm.cuda import variants as cuda_norm
 
 # isort: split
 from autotune_variants.block import variants as variants_block  # composed of all the others
@@ -24,6 +25,7 @@ __all__ = [
     "append",
     "arrangements_variants",
     "cuda_decode",
+    "cuda_norm",
     "plain",
     "proposals",
     "tiled",

@@ -65,7 +65,12 @@ static void rows_to_strips(REAL *strips, const char *from, int64_t rows, int64_t
         const int64_t width = columns - first < STRIP ? columns - first : STRIP;
         for (int64_t i = 0; i < rows; i++) {
             REAL *to = strips + first * rows + i * STRIP;
-            copy_row(to, from + i * row + first * step, step, width);
+            const char *line = from + i * row + first * step;
+            if (width == STRIP && step == (int64_t)sizeof(REAL)) {
+                memcpy(to, line, STRIP * sizeof(REAL)); /* of constant size: no call */
+                continue;
+            }
+            copy_row(to, line, step, width);
             for (int64_t j = width; j < STRIP; j++)
                 to[j] = 0;
         }

@@ -1,0 +1,197 @@
+// rmsnorm and its backward: a group of threads holds a row in registers, so that every tensor is read once.
+#ifndef STORAGE
+#define STORAGE 0     // tensors hold 0: double, 1: bfloat16, 2: float16, 3: float
+#endif
+#ifndef DIM
+#define DIM 64        // features of a row
+#endif
+#ifndef LANES
+#define LANES 32      // threads of a row
+#endif
+#ifndef VECTOR
+#define VECTOR 1      // neighbouring features of a thread: as many as 16 bytes hold, or 1 where rows are not aligned
+#endif
+#ifndef THREADS
+#define THREADS 256   // of a block
+#endif
+
+typedef long long i64;
+
+#if STORAGE == 0
+typedef double Data, Real;
+#elif STORAGE == 3
+typedef float Data, Real;
+#else
+typedef unsigned short Data;
+typedef float Real;
+#endif
+
+struct Strides {
+  i64 b, h, n, d;  // in elements; b and h are not used
+};
+
+struct Args {
+  const Data *x, *weight, *grad_out;
+  Data *out, *grad_x, *grad_weight;
+  Real* parts;  // [blocks, DIM]: every block's share of grad_weight
+  double eps;
+  i64 rows, blocks;
+  Strides x_strides, weight_strides, grad_out_strides, out_strides, grad_x_strides, grad_weight_strides;
+};
+
+constexpr int kGroups = THREADS / LANES;                       // rows of a block at a time
+constexpr int kSteps = (DIM + LANES * VECTOR - 1) / (LANES * VECTOR);
+constexpr int kHeld = kSteps * VECTOR;                         // features of a thread
+static_assert(THREADS % LANES == 0 && LANES % 32 == 0, "whole warps");
+
+#if STORAGE == 1
+__device__ __forceinline__ Real wide(Data x) { return __uint_as_float(static_cast<unsigned>(x) << 16); }
+__device__ __forceinline__ Data narrow(Real x) {
+  Data y;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+#elif STORAGE == 2
+__device__ __forceinline__ Real wide(Data x) {
+  Real y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+  return y;
+}
+__device__ __forceinline__ Data narrow(Real x) {
+  Data y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+#else
+__device__ __forceinline__ Real wide(Data x) { return x; }
+__device__ __forceinline__ Data narrow(Real x) { return x; }
+#endif
+
+struct __align__(VECTOR * sizeof(Data)) Vector {
+  Data element[VECTOR];
+};
+
+__device__ __forceinline__ int feature(int step) { return (step * LANES + static_cast<int>(threadIdx.x) % LANES) * VECTOR; }
+
+// A thread's features of a row; zeros past its end.
+__device__ __forceinline__ void load(Real (&held)[kHeld], const Data* row, i64 stride) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const int d = feature(step);
+#pragma unroll
+    for (int e = 0; e < VECTOR; ++e) held[step * VECTOR + e] = 0;
+    if (d >= DIM) continue;
+    if (VECTOR == 1) {
+      held[step] = wide(row[d * stride]);
+    } else {
+      const Vector found = *reinterpret_cast<const Vector*>(row + d);
+#pragma unroll
+      for (int e = 0; e < VECTOR; ++e) held[step * VECTOR + e] = wide(found.element[e]);
+    }
+  }
+}
+
+__device__ __forceinline__ void store(Data* row, i64 stride, const Real (&held)[kHeld]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const int d = feature(step);
+    if (d >= DIM) continue;
+    if (VECTOR == 1) {
+      row[d * stride] = narrow(held[step]);
+    } else {
+      Vector made;
+#pragma unroll
+      for (int e = 0; e < VECTOR; ++e) made.element[e] = narrow(held[step * VECTOR + e]);
+      *reinterpret_cast<Vector*>(row + d) = made;
+    }
+  }
+}
+
+// Over the threads of a row, the same in each of them. All rows of a block call it together.
+__device__ __forceinline__ Real over_row(Real x, Real* space) {
+#pragma unroll
+  for (int bit = 1; bit < 32; bit *= 2) x += __shfl_xor_sync(~0u, x, bit);
+  if (LANES == 32) return x;
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) space[threadIdx.x / 32] = x;
+  __syncthreads();
+  const int first = threadIdx.x / LANES * (LANES / 32);
+  x = space[first];
+#pragma unroll
+  for (int i = 1; i < LANES / 32; ++i) x += space[first + i];
+  return x;
+}
+
+__device__ __forceinline__ Real inverse_root(const Real (&x)[kHeld], double eps, Real* space) {
+  Real squares = 0;
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) squares += x[i] * x[i];
+  const Real mean = over_row(squares, space) / DIM + static_cast<Real>(eps);
+  return 1 / sqrt(mean);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) normalise(const __grid_constant__ Args a) {
+  __shared__ Real space[THREADS / 32];
+  Real weight[kHeld], x[kHeld];
+  load(weight, a.weight, a.weight_strides.d);
+  const i64 rounds = (a.rows + a.blocks * kGroups - 1) / (a.blocks * kGroups);
+  for (i64 round = 0; round < rounds; ++round) {
+    const i64 row = (round * a.blocks + blockIdx.x) * kGroups + threadIdx.x / LANES;
+    const i64 read = row < a.rows ? row : 0;  // threads without a row go along
+    load(x, a.x + read * a.x_strides.n, a.x_strides.d);
+    const Real factor = inverse_root(x, a.eps, space);
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) x[i] *= factor * weight[i];
+    if (row < a.rows) store(a.out + row * a.out_strides.n, a.out_strides.d, x);
+  }
+}
+
+// grad_x of every row, and the block's share of grad_weight.
+extern "C" __global__ void __launch_bounds__(THREADS) backward_rows(const __grid_constant__ Args a) {
+  __shared__ Real space[THREADS / 32];
+  extern __shared__ __align__(16) unsigned char shared[];
+  Real* sums = reinterpret_cast<Real*>(shared);  // [DIM]
+  Real weight[kHeld], x[kHeld], g[kHeld], share[kHeld] = {};
+  load(weight, a.weight, a.weight_strides.d);
+  const i64 rounds = (a.rows + a.blocks * kGroups - 1) / (a.blocks * kGroups);
+  for (i64 round = 0; round < rounds; ++round) {
+    const i64 row = (round * a.blocks + blockIdx.x) * kGroups + threadIdx.x / LANES;
+    const i64 read = row < a.rows ? row : 0;
+    load(x, a.x + read * a.x_strides.n, a.x_strides.d);
+    load(g, a.grad_out + read * a.grad_out_strides.n, a.grad_out_strides.d);
+    const Real factor = inverse_root(x, a.eps, space);
+    Real product = 0;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      x[i] *= factor;
+      if (row < a.rows) share[i] += g[i] * x[i];
+      g[i] *= weight[i];
+      product += g[i] * x[i];
+    }
+    product = over_row(product, space) / DIM;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) g[i] = (g[i] - x[i] * product) * factor;
+    if (row < a.rows) store(a.grad_x + row * a.grad_x_strides.n, a.grad_x_strides.d, g);
+  }
+  for (int turn = 0; turn < kGroups; ++turn) {  // in the order of the groups: always the same sums
+    if (turn == static_cast<int>(threadIdx.x) / LANES) {
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) {
+        const int d = feature(i / VECTOR) + i % VECTOR;
+        if (d < DIM) sums[d] = turn ? sums[d] + share[i] : share[i];
+      }
+    }
+    __syncthreads();
+  }
+  for (int d = threadIdx.x; d < DIM; d += THREADS) a.parts[blockIdx.x * static_cast<i64>(DIM) + d] = sums[d];
+}
+
+// grad_weight from the shares, in the order of the blocks.
+extern "C" __global__ void __launch_bounds__(THREADS) sum_parts(const __grid_constant__ Args a) {
+  const int d = blockIdx.x * THREADS + threadIdx.x;
+  if (d >= DIM) return;
+  Real sum = 0;
+#pragma unroll 8
+  for (i64 block = 0; block < a.blocks; ++block) sum += a.parts[block * DIM + d];
+  a.grad_weight[d * a.grad_weight_strides.d] = narrow(sum);
+}
