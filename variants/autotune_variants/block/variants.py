@@ -165,7 +165,7 @@ def _declare(operation: Any, name: str, doc: str, *, fused: bool) -> None:
         dtypes=("float32", "float64"),
         passes=(*halves, *(_backward(projected) if train else ())),
         intermediates=arrays,
-        tunables=(PowerOfTwo("room", 1, 16, default=4), Threads(), Placement()),
+        tunables=(PowerOfTwo("room", 1, 16, default=2), Threads(), Placement()),
         blas="parallel",
         parts=PARTS,
     )(build)
