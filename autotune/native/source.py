@@ -24,11 +24,12 @@ _REALS = {
     "c": {"float32": "REAL=float", "float64": "REAL=double"},
     "fortran": {"float32": "REAL_KIND=c_float", "float64": "REAL_KIND=c_double"},
 }
-# Fortran has no word for "inline", and a loop with a call in it is not vectorised.
-_INLINED = ("-finline-functions", "-finline-limit=1000")
+# Fortran has no word for "inline", and a loop with a call in it is not vectorised; with everything
+# in one procedure, though, loops run out of registers.
+_INLINED = ("-finline-functions", "-finline-limit=150")
 _STANDARD = {"c": ("-std=gnu11",), "fortran": ("-cpp", "-ffree-line-length-none", *_INLINED)}
-# Texts between quotes stay, and so do the comments that OpenMP (!$) reads.
-_FORTRAN_COMMENT = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|!(?!\$)[^\n]*")
+# Texts between quotes stay, and so do the comments that OpenMP (!$) and compilers (!GCC$) read.
+_FORTRAN_COMMENT = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|!(?!\w*\$)[^\n]*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ def test_it_consists_of_what_it_includes(folder: Path) -> None:
         ("main.f90", "part.inc", "integer ::", "real ::"),
         ("main.f90", "main.f90", "!$omp simd", "!$omp parallel do"),
         ("main.f90", "main.f90", "'!'", "'?'"),
+        ("main.f90", "main.f90", "!$omp simd", "!GCC$ vector\n!$omp simd"),
     ],
 )
 def test_a_change_changes_the_digest(
