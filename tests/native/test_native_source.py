@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,13 @@ def test_the_macro_of_the_elements_is_the_languages_own(folder: Path) -> None:
 def test_another_language_is_refused(folder: Path) -> None:
     with pytest.raises(DeclarationError, match=r"kernel\.cpp is neither C"):
         _ = NativeSource(folder / "kernel.cpp").language
+
+
+@pytest.mark.parametrize("package", ["autotune", "variants/autotune_variants"])
+def test_sources_are_part_of_what_is_installed(package: str) -> None:
+    root = Path(__file__).parents[2]
+    declared = tomllib.loads((root / "pyproject.toml").read_text())
+    patterns = declared["tool"]["setuptools"]["package-data"][Path(package).name]
+    shipped = {file for pattern in patterns for file in (root / package).glob(pattern)}
+    there = (file for file in (root / package / "native").rglob("*.*") if file.is_file())
+    assert {file for file in there if file.suffix not in (".py", ".pyc")} <= shipped
