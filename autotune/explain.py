@@ -7,7 +7,8 @@ from autotune.device import Device
 from autotune.model.problem import Problem
 from autotune.model.variant import Variant
 from autotune.spelling import candidate_text, problem_options, short_problem, tune_command
-from autotune_policies import Near, Policy, Request, Resolution, Snapshot, nearest
+from autotune_policies import Choice, Near, Policy, Request, Resolution, Snapshot, nearest
+from autotune_policies.intervals import CONFIDENCE, order_ranks
 
 _GROUNDS = {
     "pinned": "pinned by you",
@@ -24,14 +25,21 @@ def explain_resolution(problem: Problem, device: Device, resolution: Resolution)
     grounds = _GROUNDS.get(str(resolution.origin), str(resolution.origin))
     lines = [_subject(problem, device), f"{chosen}: {grounds}"]
     if choice is not None:
-        interval = f"95% interval {units.seconds(choice.low)} to {units.seconds(choice.high)}"
-        measured = f"{units.seconds(choice.seconds)} ({interval}, {choice.samples} samples)"
+        measured = f"{units.seconds(choice.seconds)} ({_evidence(choice)})"
         lines.append(_where(measured, policy, resolution.origin))
     if policy is not None:
         if resolution.origin in ("tuned", "pinned"):
             lines.append(verdict_text(policy))
         lines.append(f"measured {policy.created[:10]}, {policy.mode} cache, {policy.origin}")
     return "\n".join([*lines, *(f"note: {note}" for note in resolution.notes)])
+
+
+def _evidence(choice: Choice) -> str:
+    """The interval and how many samples it rests on; few give none."""
+    samples = units.number(choice.samples, "sample")
+    if order_ranks(choice.samples)[1] < CONFIDENCE:
+        return f"{samples}, too few for an interval"
+    return f"95% interval {units.seconds(choice.low)} to {units.seconds(choice.high)}, {samples}"
 
 
 def _where(measured: str, policy: Policy | None, origin: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -44,6 +45,14 @@ def test_a_tuned_answer_tells_time_interval_lead_and_date() -> None:
         "measured 2026-01-31, cold cache, tuned",
         "note: passed over x",
     ]
+
+
+def test_few_samples_give_no_interval() -> None:
+    made = policy(problem())
+    winner = replace(made.winner, samples=1)
+    resolution = Resolution("tuned", winner.variant, winner.config, winner, made)
+    text = explain.explain_resolution(problem(), CPU, resolution)
+    assert "1.00 ms (1 sample, too few for an interval)" in text
 
 
 def test_an_interpolated_answer_names_its_nearest_measurement() -> None:
