@@ -47,6 +47,8 @@ struct Args {
   Strides q, k, v, out;
 };
 
+#include "instructions.cuh"
+
 constexpr int kThreads = 32 * WARPS;
 constexpr int kQueries = 8;                                  // of a product
 constexpr int kQueryTiles = (GROUP + kQueries - 1) / kQueries;
@@ -58,25 +60,6 @@ constexpr int kValueSteps = (kUnits + 7) / 8;                // eight lanes hold
 struct Lane {
   int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 };
-
-#if STORAGE == 0
-__device__ __forceinline__ Real power(Real x) { return exp2(x); }
-__device__ __forceinline__ void narrow(Data* to, Real x) { *to = x; }
-#elif STORAGE == 3
-__device__ __forceinline__ Real power(Real x) { return exp2f(static_cast<float>(x)); }
-__device__ __forceinline__ void narrow(Data* to, Real x) { *to = static_cast<float>(x); }
-#else
-__device__ __forceinline__ Real power(Real x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-#if STORAGE == 1
-__device__ __forceinline__ void narrow(Data* to, Real x) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(*to) : "f"(x)); }
-#else
-__device__ __forceinline__ void narrow(Data* to, Real x) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(*to) : "f"(x)); }
-#endif
-#endif
 
 __device__ __forceinline__ Real infinity() { return Real(__longlong_as_double(0x7ff0000000000000ll)); }
 __device__ __forceinline__ Real larger(Real a, Real b) { return a > b ? a : b; }

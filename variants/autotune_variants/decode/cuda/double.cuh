@@ -2,10 +2,6 @@
 #pragma once
 #include "base.cuh"
 
-__device__ __forceinline__ void multiply(double (&c)[2], double a, double b) {
-  asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};" : "+d"(c[0]), "+d"(c[1]) : "d"(a), "d"(b));
-}
-
 constexpr int kKeys = 8;  // of a tile
 constexpr int kSums = kValueSteps * kUnit;
 
