@@ -207,6 +207,17 @@ def test_policies_are_checked_by_those_who_know_them(exported: Path, elsewhere: 
     assert [row.device for row in elsewhere.policies()] == ["cpu:abc"]
 
 
+@pytest.mark.parametrize("section", ["trials", "policies"])
+def test_an_entry_without_a_problem_is_rejected(
+    exported: Path, elsewhere: Store, section: str
+) -> None:
+    document = json.loads(exported.read_text())
+    document[section][0]["problem"] = None
+    exported.write_text(json.dumps(document))
+    (reason,) = elsewhere.import_file(exported).rejected
+    assert "it has no problem" in reason
+
+
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 json_values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), FINITE, st.text(max_size=5)),

@@ -53,8 +53,10 @@ def test_a_position_outside_of_the_cache_is_named(position: float) -> None:
 
 
 def test_an_empty_cache_has_no_row() -> None:
-    with pytest.raises(ShapeError):
-        dispatch("kv_append", dims={**SHAPE, "N": 0})
+    kernel = dispatch("kv_append", dims={**SHAPE, "N": 0})
+    keys, values, key, value = arrays()
+    with pytest.raises(ShapeError, match="position -1 is no row of a cache of 0"):
+        kernel(keys[:, :, :0], values[:, :, :0], key, value)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])

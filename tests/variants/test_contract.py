@@ -21,14 +21,22 @@ from autotune.registry import registry
 KINDS = (("float32", "packed"), ("float64", "strided"))
 
 
-def variants() -> list[Any]:
+def kinds(variant: Variant) -> tuple[tuple[str, str], ...]:
+    """Both, but one for each of two variants that are one kernel on two kinds of product."""
+    if variant.name.endswith("_splits"):
+        return KINDS[:1] if variant.name.startswith("blas") else KINDS[1:]
+    return KINDS
+
+
+def runs() -> list[Any]:
     """Every CPU variant of the built-in operations that leave their inputs as they are."""
     return [
-        pytest.param(variant, id=f"{operation.name}-{variant.name}")
+        pytest.param(variant, *kind, id=f"{operation.name}-{variant.name}-{'-'.join(kind)}")
         for operation in registry.operations()
         if not operation.updated
         for variant in registry.variants(operation)
         if variant.device == "cpu" and variant.build.__module__.startswith("autotune_variants.")
+        for kind in kinds(variant)
     ]
 
 
@@ -38,8 +46,7 @@ def numpy_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune_variants.block.parts.dispatch", serve({}))
 
 
-@pytest.mark.parametrize(("dtype", "layout"), KINDS)
-@pytest.mark.parametrize("variant", variants())
+@pytest.mark.parametrize(("variant", "dtype", "layout"), runs())
 class TestContract:
     @pytest.fixture(autouse=True)
     def available(self, variant: Variant) -> None:

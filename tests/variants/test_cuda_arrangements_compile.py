@@ -94,7 +94,8 @@ class Wanted:
 @pytest.mark.parametrize("arch", SAMPLES)
 def test_kernels_compile(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, sample = Wanted(monkeypatch), SAMPLES[arch]
-    for operation in OPERATIONS:
+    # The kernels of the three operations differ in their macros only: all of them for Hopper.
+    for operation in OPERATIONS if arch == "sm_90a" else ("attention_train",):
         for variant in arranged(operation):
             if "cuda_arranged" not in variant.name and sample.tiles["rows"] > 1:
                 continue

@@ -213,6 +213,8 @@ def _row(kind: type[Any], entry: Any) -> Any:
         _check(name, value)
     if values.get("problem") is not None:
         values["problem"] = ProblemKey.parse(values["problem"])
+    elif kind in (TrialRow, PolicyRow):
+        raise ValueError("it has no problem")
     if kind in (TrialRow, CampaignRow) and not values["uid"]:
         raise ValueError("it has no uid")
     if "samples" in values:

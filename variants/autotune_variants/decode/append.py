@@ -26,7 +26,6 @@ _THREADS = 256
     inputs="keys[B,Hkv,N,D] values[B,Hkv,N,Dv] key[B,Hkv,D] value[B,Hkv,Dv]",
     outputs="keys[B,Hkv,N,D] values[B,Hkv,N,Dv]",
     scalars={"position": "N - 1"},
-    rules=("N >= 1",),
     axes=(("N",), ("B", "Hkv")),
     dtypes=("float32", "float64", "bfloat16", "float16"),
     flops="0",
