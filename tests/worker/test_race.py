@@ -8,7 +8,7 @@ import pytest
 from worker_bench import Bench
 
 from autotune.worker import RaceJob
-from autotune.worker.race import decided
+from autotune.worker.race import decided, over
 
 
 def race_job(bench: Bench, *names: str, **fields: object) -> RaceJob:
@@ -75,3 +75,13 @@ def rounds(ratio: float, noise: float, count: int = 30) -> list[list[float]]:
 def test_it_is_decided_when_every_ratio_is_known(ratio: float, noise: float, known: bool) -> None:
     job = RaceJob("", (), precision=0.005, band=0.01)
     assert decided(rounds(ratio, noise), job) is known
+
+
+def test_it_does_not_end_within_one_stall_of_the_machine() -> None:
+    """Ten rounds of a short kernel take milliseconds: all of them may meet the same stall."""
+    job = RaceJob("p", (("a", {}), ("b", {})), max_rounds=20, budget=5.0)
+    clear = [[1.0, 2.0]] * 12
+    assert over(clear, job, 0.01)
+    assert not over(clear, job, 0.01, stall=0.04)
+    assert over([[1.0, 2.0]] * 100, job, 0.01, stall=0.04)
+    assert over(clear, job, 6.0, stall=0.04)
