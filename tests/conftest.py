@@ -1,11 +1,13 @@
-"""Fixtures that keep every test away from the user's own data."""
+"""Keeps every test away from the user's own data; runs the command line in this process."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from command_line import Result, Run
 
+from autotune.cli import main
 from autotune.device import gpus
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -36,3 +38,16 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("needs the recorded material in ../shared, which is not here")
     return SHARED
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs `autotune` with the given words."""
+
+    def call(*words: object) -> Result:
+        capfd.readouterr()
+        code = main([str(word) for word in words])
+        captured = capfd.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return call

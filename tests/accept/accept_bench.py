@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,27 +20,6 @@ from autotune_policies import Choice, Subject, build_policy
 from autotune_tuning_db import TrialRow, utc_now
 
 PLUGIN = Path(__file__).parent / "plugins" / "toy_sum.py"
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def flat(self) -> str:
-        """Stdout with its line breaks and alignment as single spaces."""
-        return " ".join(self.out.split())
-
-
-Run = Callable[..., Result]
 
 
 def problem(size: int = 9, dtype: str = "float32") -> Problem:

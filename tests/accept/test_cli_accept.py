@@ -6,7 +6,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from accept_bench import PLUGIN, FakeWorker, Run, candidate, keep, keep_policy, problem
+from accept_bench import PLUGIN, FakeWorker, candidate, keep, keep_policy, problem
+from command_line import Run
 
 from autotune import trials
 from autotune.accept import subjects, tuned_problems

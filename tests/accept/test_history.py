@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from accept_bench import PLUGIN, Run, keep, problem
+from accept_bench import PLUGIN, keep, problem
+from command_line import Run
 
 from autotune.accept import versions
 from autotune.device import local_cpu

@@ -1,29 +1,15 @@
-"""Runs the command line in this process."""
+"""A toy plugin, and GPUs that are not there."""
 
 from __future__ import annotations
 
 import pytest
 from cards import Have, two_cards
-from filled import PLUGIN, Result, Run
+from filled import PLUGIN
 
-from autotune.cli import main
 from autotune.device import gpus
 from autotune.device.cuda import CudaDevice
 from autotune.device.gpus import Gpus
 from autotune.plugins import load_file
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs `autotune` with the given words."""
-
-    def call(*words: object) -> Result:
-        capfd.readouterr()
-        code = main([str(word) for word in words])
-        captured = capfd.readouterr()
-        return Result(code, captured.out, captured.err)
-
-    return call
 
 
 @pytest.fixture

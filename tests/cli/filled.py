@@ -1,10 +1,7 @@
-"""Results of commands, and stores filled without measuring."""
+"""Stores filled without measuring."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +14,6 @@ from autotune_policies import Choice, Policy, Subject, build_policy
 from autotune_tuning_db import DeviceRow, TrialRow, utc_now
 
 PLUGIN = Path(__file__).parent / "plugins" / "toy_scale.py"
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        """Stdout as JSON; NaN and infinity are no JSON."""
-
-        def refuse(constant: str) -> None:
-            raise AssertionError(f"{constant} in a JSON document")
-
-        return json.loads(self.out, parse_constant=refuse)
-
-    @property
-    def flat(self) -> str:
-        """Stdout with its line breaks and alignment as single spaces."""
-        return " ".join(self.out.split())
-
-
-Run = Callable[..., Result]
 
 
 def choice(variant: str, seconds: float, **changes: Any) -> Choice:

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from filled import PLUGIN, Run
+from command_line import Run
+from filled import PLUGIN
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"numba", "optuna", "numpy", "sqlite_utils", "cupy", "torch", "rich.table"}

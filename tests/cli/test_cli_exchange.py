@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filled import Run, choice, keep, lose, toy_problem
+from command_line import Run
+from filled import choice, keep, lose, toy_problem
 
 from autotune.device import local_cpu
 from autotune.store import open_tuning_db

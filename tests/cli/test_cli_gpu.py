@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from cards import Have
-from filled import Run, choice, keep, toy_problem
+from command_line import Run
+from filled import choice, keep, toy_problem
 
 from autotune.cli.selection import measuring_device
 from autotune.device import gpus, local_cpu

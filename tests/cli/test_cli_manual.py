@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import typer
-from filled import Run
+from command_line import Run
 
 from autotune.cli.app import app
 from autotune.cli.manual import page

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from filled import Run, choice, keep, toy_problem
+from command_line import Run
+from filled import choice, keep, toy_problem
 
 from autotune import dispatch
 from autotune.serving import refresh

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from cards import Have
-from filled import Run, choice, keep, toy_problem
+from command_line import Run
+from filled import choice, keep, toy_problem
 
 from autotune.device import local_cpu
 from autotune.fingerprint import fingerprint, toolchain

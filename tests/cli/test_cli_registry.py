@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from filled import Run
+from command_line import Run
 
 from autotune.device import local_cpu
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from filled import Run, choice, keep, lose, toy_problem
+from command_line import Run
+from filled import choice, keep, lose, toy_problem
 
 from autotune.device import local_cpu
 from autotune.pins import pin

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from filled import PLUGIN, Run
+from command_line import Run
+from filled import PLUGIN
 
 from autotune import dispatch
 from autotune.serving import refresh

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,24 +19,6 @@ PLUGIN = Path(__file__).parent / "plugins" / "toy_cube.py"
 
 Seconds = Callable[[int, Job], float | str]
 """Seconds at a size, or the status of a failure."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def flat(self) -> str:
-        """Stdout with its line breaks and alignment as single spaces."""
-        return " ".join(self.out.split())
 
 
 @dataclass

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from scaling_bench import PLUGIN, FakeWorker, Result
+from command_line import Run
+from scaling_bench import PLUGIN, FakeWorker
 
 from autotune import trials
 from autotune.device import local_cpu
-
-Run = Callable[..., Result]
 
 
 def test_sizes_are_measured_in_one_process_and_reported(run: Run) -> None:
