@@ -1,0 +1,91 @@
+"""The transformer block on this CPU beside PyTorch, forward plus backward, in one run.
+
+    python benchmarks/block_cpu.py [--part-budget 20s] [--budget 30s] [--tokens 512 2048]
+
+Needs torch, and for torch.compile a C++ compiler (the benchmark only). Tunes the block's parts,
+then the block, checks that both sides compute the same, then interleaves them; hot caches for all.
+B=2, one head, d=64, d_ff=256, as the study has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+import torch
+from common import interleaved, write
+from torch_models import block, check, times, training
+
+import autotune
+from autotune import dispatch, tune
+from autotune.model import Problem
+
+B, D, F = 2, 64, 256
+
+
+def tune_parts(tokens: int, dtype: str, options: argparse.Namespace) -> None:
+    """Every operation that the block's variants ask `dispatch` for, at the sizes they ask for."""
+    rows = {"N": B * tokens, "D": D}
+    hidden = {**rows, "F": F}
+    heads = {"B": B, "H": 1, "Hkv": 1, "N": tokens, "D": D}
+    asked: list[tuple[Any, dict[str, int], dict[str, bool]]] = [
+        (autotune.rmsnorm, rows, {}),
+        (autotune.rmsnorm_backward, rows, {}),
+        (autotune.attention, heads, {}),
+        (autotune.attention_backward, heads, {}),
+        (autotune.gated_mlp_train, hidden, {}),
+        (autotune.norm_mlp_train, hidden, {"residual": True}),
+    ]
+    for operation, dims, flags in asked:
+        settings = {"dtype": dtype, "mode": options.mode, "budget": options.part_budget}
+        tune(operation, dims=dims, **settings, **flags)
+
+
+def compare(tokens: int, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Tune one block with its parts, and time both sides."""
+    operation, dims = autotune.transformer_block_train, {"B": B, "N": tokens, "D": D, "F": F}
+    tune_parts(tokens, dtype, options)
+    tune(operation, dims=dims, dtype=dtype, mode=options.mode, budget=options.budget)
+    kernel = dispatch(operation, dims=dims, dtype=dtype, mode=options.mode, strict=True)
+    problem = Problem.of(operation, dims, dtype)
+    arrays = [a.astype(dtype) for a in operation.sample(problem, np.random.default_rng(0))]
+    calls = training(block, arrays, compiled=options.compiled)
+    for theirs in calls.values():
+        check(kernel(*arrays), theirs(), dtype)
+    samples = interleaved(
+        {"ours": lambda: kernel(*arrays), **calls},
+        rounds=151,
+        settle=0.04,
+        seconds=options.seconds,
+    )
+    row = {
+        **{"N": tokens, "dtype": dtype, **times(samples)},
+        **{"variant": kernel.variant, "config": dict(kernel.config)},
+    }
+    ms = ", ".join(f"{name} {median:.3f}" for name, (median, *_) in row["ms"].items())
+    ratio = "{:.2f} ({:.2f}-{:.2f})".format(*row["ratio"])
+    print(f"{tokens:6d} {dtype}  ms: {ms}  ratio {ratio}  {kernel.variant} [{kernel.config}]")
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part-budget", default="20s")
+    parser.add_argument("--budget", default="30s")
+    parser.add_argument("--seconds", type=float, default=12.0)
+    parser.add_argument("--mode", default="hot")
+    parser.add_argument("--tokens", type=int, nargs="+", default=[512, 2048])
+    parser.add_argument("--dtypes", nargs="+", default=["float32", "float64"])
+    parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--name", default="block_cpu")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for dtype in options.dtypes:
+        for tokens in options.tokens:
+            rows.append(compare(tokens, dtype, options))
+            write(options.name, rows, packages=("torch",), torch_threads=torch.get_num_threads())
+
+
+if __name__ == "__main__":
+    main()
