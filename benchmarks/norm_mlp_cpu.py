@@ -3,7 +3,8 @@
     python benchmarks/norm_mlp_cpu.py [--budget 60s] [--tokens 512 8192]
 
 Needs torch, and for torch.compile a C++ compiler (the benchmark only). Tunes each problem first,
-checks that both sides compute the same, then interleaves them; hot caches for all.
+checks that both sides compute the same, then interleaves them; hot caches for all. With --no-tune
+what was tuned before serves.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ D, F = 64, 256
 def compare(tokens: int, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
     """Tune one problem and time both sides."""
     operation, dims = autotune.norm_mlp_train, {"N": tokens, "D": D, "F": F}
-    tune(operation, dims=dims, dtype=dtype, mode=options.mode, budget=options.budget)
+    if options.tune:
+        tune(operation, dims=dims, dtype=dtype, mode=options.mode, budget=options.budget)
     kernel = dispatch(operation, dims=dims, dtype=dtype, mode=options.mode, strict=True)
     problem = Problem.of(operation, dims, dtype)
     arrays = [a.astype(dtype) for a in operation.sample(problem, np.random.default_rng(0))]
@@ -56,6 +58,7 @@ def main() -> None:
     parser.add_argument("--mode", default="hot")
     parser.add_argument("--tokens", type=int, nargs="+", default=[512, 8192])
     parser.add_argument("--dtypes", nargs="+", default=["float32", "float64"])
+    parser.add_argument("--tune", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--name", default="norm_mlp_cpu")
     options = parser.parse_args()
