@@ -13,7 +13,7 @@ from autotune.store import open_tuning_db
 from autotune_policies import Choice, Policy, Subject, build_policy
 from autotune_tuning_db import DeviceRow, TrialRow, utc_now
 
-PLUGIN = Path(__file__).parent / "plugins" / "toy_scale.py"
+PLUGIN = Path(__file__).parent / "cli" / "plugins" / "toy_scale.py"
 
 
 def choice(variant: str, seconds: float, **changes: Any) -> Choice:
