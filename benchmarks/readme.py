@@ -5,7 +5,6 @@ python benchmarks/readme.py [--show]   (--show: take the output of `autotune sho
 
 from __future__ import annotations
 
-import json
 import statistics
 import subprocess
 import sys
@@ -13,22 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from common import RESULTS, write
+from tables import between, load, where
 
 SHOW = Path(sys.executable).with_name("autotune")
 README = RESULTS.parents[1] / "README.md"
-
-
-def load(name: str) -> dict[str, Any] | None:
-    """A result file, or None when that benchmark has not been run."""
-    path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text()) if path.is_file() else None
-
-
-def where(document: dict[str, Any]) -> str:
-    """Machine, date and versions of a result file."""
-    facts = document["circumstances"]
-    versions = ", ".join(f"{n} {v}" for n, v in facts["versions"].items() if v != "absent")
-    return f"{facts['label']}, {facts['cpus']} CPUs, {facts['date'][:10]}, {versions}"
 
 
 def attention(name: str) -> list[str]:
@@ -212,14 +199,6 @@ def main() -> None:
     page = RESULTS.parents[1] / "docs" / "study_on_an_h200.md"
     page.write_text(between(page.read_text(), "study", "\n".join(study())))
     print(f"wrote {README} and {page}")
-
-
-def between(text: str, name: str, content: str) -> str:
-    """Replace what stands between the markers of a part."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, rest = text.split(begin)
-    after = rest.split(end)[1]
-    return f"{before}{begin}\n{content}\n{end}{after}"
 
 
 if __name__ == "__main__":
