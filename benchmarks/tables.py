@@ -51,3 +51,13 @@ def number(value: float | None) -> str | None:
 def ratio(interval: Sequence[float] | None) -> str | None:
     """A ratio [median, low, high] with its interval."""
     return None if interval is None else "{:.2f} ({:.2f}-{:.2f})".format(*interval)
+
+
+def over(value: float | None, other: float | None) -> float | None:
+    """A ratio of two numbers, if there are both."""
+    return value / other if value is not None and other else None
+
+
+def source(document: dict[str, Any], name: str) -> list[str]:
+    """Below a table: where its numbers come from."""
+    return [f"Ours: {where(document)}; `benchmarks/results/{name}.json`.", ""]

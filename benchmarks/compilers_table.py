@@ -1,0 +1,99 @@
+"""Writes the table of docs/compilers.md, and the study's comparison of C with Fortran.
+
+python benchmarks/compilers_table.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import published
+from common import RESULTS
+from tables import between, load, number, ratio, source, table
+
+NAME = "compilers_cpu"
+PAGE = RESULTS.parents[1] / "docs" / "compilers.md"
+C, FORTRAN = "c gcc O3 native", "fortran gfortran O3 native"
+
+
+def _size(row: Mapping[str, Any]) -> int:
+    matched = re.search(r"\bNk?=(\d+)", row["problem"])
+    assert matched
+    return int(matched[1])
+
+
+def _of(document: Mapping[str, Any], operation: str) -> dict[str, dict[int, dict[str, Any]]]:
+    """Rows by build and size."""
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for row in document["rows"]:
+        if row["problem"].startswith(f"{operation} "):
+            found.setdefault(row["build"], {})[_size(row)] = row
+    return found
+
+
+def compilers() -> list[str]:
+    """Per operation: the time of gcc's C by size, and every build's ratio to it."""
+    document = load(NAME)
+    if document is None:
+        return []
+    lines = [
+        f"{document['threads']} thread, hot, float64. Milliseconds with the 95% interval of the"
+    ]
+    lines += [
+        f"median for `{C}`, for all others the ratio to it, round by round, with its interval."
+    ]
+    for operation in dict.fromkeys(row["problem"].split()[0] for row in document["rows"]):
+        builds = _of(document, operation)
+        sizes = sorted({n for at in builds.values() for n in at})
+        base = [_milliseconds(builds[C].get(n)) for n in sizes]
+        rows: list[tuple[object, ...]] = [(f"{C}, ms", *base)]
+        for build, at in builds.items():
+            if build != C:
+                rows.append((build, *(ratio(at.get(n, {}).get("ratio")) for n in sizes)))
+        lines += ["", f"`{operation}`:", "", *table(("", *(f"N={n}" for n in sizes)), rows)]
+    return [*lines, "", *source(document, NAME)]
+
+
+def _milliseconds(row: Mapping[str, Any] | None) -> str | None:
+    if row is None or "ms" not in row:
+        return None
+    median, low, high = (number(each) for each in row["ms"])
+    return f"{median} ({low}-{high})"
+
+
+def fortran() -> list[str]:
+    """The study's MLP: Fortran over C by size, and ours."""
+    document = load(NAME)
+    if document is None:
+        return []
+    builds = _of(document, "gated_mlp")
+    rows = []
+    for n, theirs in published.FORTRAN_OVER_C.items():
+        cells = []
+        for suffix in ("", " native"):
+            one, other = (
+                builds.get(f"{build} O3{suffix}", {}).get(n)
+                for build in ("fortran gfortran", "c gcc")
+            )
+            cells.append(_quotient(one, other))
+        if any(cells):
+            rows.append((n, f"{theirs:.2f}", *cells))
+    head = ("N", "study: Fortran / C", "ours, any processor", "ours, this processor")
+    return [*table(head, rows), "", *source(document, NAME)]
+
+
+def _quotient(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> str | None:
+    if one is None or other is None or "ms" not in one or "ms" not in other:
+        return None
+    return f"{one['ms'][0] / other['ms'][0]:.2f}"
+
+
+def main() -> None:
+    PAGE.write_text(between(PAGE.read_text(), "compilers", "\n".join(compilers()).strip()))
+    print(f"wrote {PAGE}")
+
+
+if __name__ == "__main__":
+    main()
