@@ -3,28 +3,29 @@
     python benchmarks/attention_gpu.py [--dtype float64 ...] [--tune 20s]
 
 Forward plus backward, device time by events, the L2 overwritten before every sample, PyTorch's
-best backend for each shape; at N <= 1024 also under CUDA-graph replay. Needs torch (the benchmark
+best backend for each shape. At N <= 1024 eager samples hold what launching takes beyond some
+64 us, PyTorch's as ours, and rows under CUDA-graph replay stand beside them; above, the device is
+kept busy for four times as long first, so that both are device time. Needs torch (the benchmark
 only). Without --tune the policies at hand serve: the shipped ones, or this machine's own.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from common import median_interval, ratio_interval, write
+from gpu_clock import PER_GRAPH, Clock, Run, captured
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import autotune
 from autotune import dispatch, tune
 from autotune.device import find_device
 
-FLUSH_BYTES = 256 << 20
 SMALL = 1024
-PER_GRAPH = 10
+LONG = 4
+"""Flushes before a sample above SMALL."""
 BACKENDS = {
     "float64": ("MATH",),
     "float32": ("MATH", "EFFICIENT_ATTENTION"),
@@ -33,54 +34,6 @@ BACKENDS = {
 }
 STUDY = [(2, 1, n, 64) for n in (128, 512, 1024, 2048, 4096, 8192, 16384)]
 MANY_HEADS = [(2, 16, n, 128) for n in (4096, 8192)]
-Run = Callable[[], Any]
-
-
-class Clock:
-    """Times runs by events, interleaved, each on a cold L2."""
-
-    def __init__(self) -> None:
-        self._flush = torch.empty(FLUSH_BYTES // 4, device="cuda", dtype=torch.float32)
-
-    def sample(self, run: Run) -> float:
-        """Seconds of one run; the flush also hides what launching takes."""
-        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        self._flush.fill_(1.0)
-        first.record()
-        run()
-        last.record()
-        last.synchronize()
-        return first.elapsed_time(last) * 1e-3
-
-    def interleaved(self, runs: Mapping[str, Run], rounds: int) -> dict[str, list[float]]:
-        """Samples of every run, round by round in random order."""
-        for run in runs.values():
-            for _ in range(3):
-                run()
-        torch.cuda.synchronize()
-        samples: dict[str, list[float]] = {name: [] for name in runs}
-        names, shuffle = list(runs), random.Random(0)
-        for _ in range(rounds):
-            shuffle.shuffle(names)
-            for name in names:
-                samples[name].append(self.sample(runs[name]))
-        return samples
-
-
-def captured(run: Run) -> Run:
-    """Ten runs as one CUDA graph; calling it replays them."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            run()
-    torch.cuda.current_stream().wait_stream(stream)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(PER_GRAPH):
-            run()
-    return graph.replay
 
 
 def torch_runs(dtype: str, tensors: tuple[torch.Tensor, ...], causal: bool) -> dict[str, Run]:
@@ -119,7 +72,8 @@ def compare(
     runs |= torch_runs(dtype, tensors, causal=False)
     if mode == "graph":
         runs = {name: captured(run) for name, run in runs.items()}
-    samples = clock.interleaved(runs, options.rounds)
+    flushes = 1 if shape[2] <= SMALL else LONG
+    samples = clock.interleaved(runs, options.rounds, flushes)
     medians = {name: median_interval(times)[0] for name, times in samples.items()}
     best = min((name for name in medians if name != "ours"), key=medians.__getitem__)
     ratio, low, high = ratio_interval(samples["ours"], samples[best])
