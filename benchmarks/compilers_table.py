@@ -1,7 +1,4 @@
-"""Writes the table of docs/compilers.md, and the study's comparison of C with Fortran.
-
-python benchmarks/compilers_table.py
-"""
+"""The tables of docs/compilers.md, and of C against Fortran in docs/study.md."""
 
 from __future__ import annotations
 
@@ -10,11 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import published
-from common import RESULTS
-from tables import between, load, number, ratio, source, table
+from tables import load, number, ratio, source, table
 
 NAME = "compilers_cpu"
-PAGE = RESULTS.parents[1] / "docs" / "compilers.md"
 C, FORTRAN = "c gcc O3 native", "fortran gfortran O3 native"
 
 
@@ -33,7 +28,7 @@ def _of(document: Mapping[str, Any], operation: str) -> dict[str, dict[int, dict
     return found
 
 
-def compilers() -> list[str]:
+def table_of_builds() -> list[str]:
     """Per operation: the time of gcc's C by size, and every build's ratio to it."""
     document = load(NAME)
     if document is None:
@@ -88,12 +83,3 @@ def _quotient(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) ->
     if one is None or other is None or "ms" not in one or "ms" not in other:
         return None
     return f"{one['ms'][0] / other['ms'][0]:.2f}"
-
-
-def main() -> None:
-    PAGE.write_text(between(PAGE.read_text(), "compilers", "\n".join(compilers()).strip()))
-    print(f"wrote {PAGE}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,41 +1,57 @@
-"""Writes the tables of docs/study.md: the study's numbers beside those of the result files.
+"""Writes the tables of docs/study.md and docs/compilers.md from the result files.
 
-python benchmarks/study_page.py
+python benchmarks/study_page.py [--check]   (--check: write nothing, end with 1 where one is old)
 """
 
 from __future__ import annotations
 
-import compilers_table
+import sys
+from collections.abc import Mapping, Sequence
+
+import compilers_table as compilers
 import study_tables_cpu as cpu
 import study_tables_gpu as gpu
 from common import RESULTS
 from tables import between
 
-PAGE = RESULTS.parents[1] / "docs" / "study.md"
+DOCS = RESULTS.parents[1] / "docs"
 
 
-def main() -> None:
-    parts = {
+def pages() -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """The lines of every table, by page and marker."""
+    study = {
+        "traffic": gpu.traffic(),
         "forward-gpu": gpu.forward_gpu(),
         "ratios-gpu": gpu.ratios_gpu(),
         "fastest-gpu": gpu.fastest_gpu(),
-        "traffic": gpu.traffic(),
         "forward-cpu": cpu.forward_cpu(),
         "arrangements-cpu": cpu.arrangements_cpu(),
         "decode-cpu": cpu.decode_cpu(),
         "bandwidth-cpu": cpu.bandwidth_cpu(),
         "decode-gpu": gpu.decode_gpu(),
-        "fortran": compilers_table.fortran(),
+        "fortran": compilers.fortran(),
         "norm-mlp-cpu": cpu.beside_torch("norm_mlp_cpu", "tokens"),
         "block-cpu": cpu.block_cpu(),
         "block-torch-cpu": cpu.beside_torch("block_cpu", "N"),
         "start-cpu": cpu.start_cpu(),
     }
-    text = PAGE.read_text()
-    for name, lines in parts.items():
-        text = between(text, name, "\n".join(lines).strip())
-    PAGE.write_text(text)
-    print(f"wrote {PAGE}")
+    return {"study.md": study, "compilers.md": {"compilers": compilers.table_of_builds()}}
+
+
+def main() -> None:
+    old = []
+    for name, parts in pages().items():
+        page = DOCS / name
+        text = before = page.read_text()
+        for marker, lines in parts.items():
+            text = between(text, marker, "\n".join(lines).strip())
+        if text != before:
+            old.append(name)
+        if "--check" not in sys.argv[1:]:
+            page.write_text(text)
+    if old and "--check" in sys.argv[1:]:
+        sys.exit(f"{' and '.join(old)} differ: run python benchmarks/study_page.py.")
+    print(f"{', '.join(old) or 'nothing'} changed")
 
 
 if __name__ == "__main__":
