@@ -66,15 +66,10 @@ def fortran() -> list[str]:
     builds = _of(document, "gated_mlp")
     rows = []
     for n, theirs in published.FORTRAN_OVER_C.items():
-        cells = []
-        for suffix in ("", " native"):
-            one, other = (
-                builds.get(f"{build} O3{suffix}", {}).get(n)
-                for build in ("fortran gfortran", "c gcc")
-            )
-            cells.append(_quotient(one, other))
-        if any(cells):
-            rows.append((n, f"{theirs:.2f}", *cells))
+        plain = [builds.get(name.removesuffix(" native"), {}).get(n) for name in (FORTRAN, C)]
+        ours = builds.get(FORTRAN, {}).get(n, {}).get("ratio")
+        if ours:
+            rows.append((n, f"{theirs:.2f}", _quotient(*plain), ratio(ours)))
     head = ("N", "study: Fortran / C", "ours, any processor", "ours, this processor")
     return [*table(head, rows), "", *source(document, NAME)]
 
