@@ -10,7 +10,8 @@ from typing import Any
 from autotune.errors import UnknownNameError, UserError
 from autotune.store import open_tuning_db
 from autotune_policies import POLICY_FORMAT, Policy, row_problem, write_shipped
-from autotune_tuning_db import ExchangeError, ImportReport, StoreError
+from autotune_tuning_db import ExchangeError, ImportReport
+from autotune_tuning_db.files import write_whole
 
 
 def export_file(target: Path, operation: str | None = None) -> dict[str, int]:
@@ -28,7 +29,7 @@ def export_file(target: Path, operation: str | None = None) -> dict[str, int]:
                 whole = Path(folder) / "whole.json"
                 store.export_file(whole)
                 document = _only(json.loads(whole.read_text()), operation)
-    except StoreError as error:
+    except ExchangeError as error:
         raise UserError(str(error)) from error
     _write(document, target)
     return {name: len(rows) for name, rows in document.items() if isinstance(rows, list)}
@@ -103,11 +104,7 @@ def _only(document: dict[str, Any], operation: str) -> dict[str, Any]:
 
 
 def _write(document: dict[str, Any], target: Path) -> None:
-    partial = target.with_name(f".{target.name}.partial")
     try:
-        partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
-        partial.replace(target)
+        write_whole(json.dumps(document, indent=1, allow_nan=False) + "\n", target)
     except OSError as error:
         raise UserError(f"cannot write {target}: {error.strerror or error}.") from None
-    finally:
-        partial.unlink(missing_ok=True)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.errors import StoreUnavailableError
+from autotune.errors import StoreUnavailableError, UserError
 from autotune.settings import settings
 from autotune_policies import Snapshot, load_shipped, snapshot_of
 from autotune_tuning_db import StoreError
+from autotune_tuning_db.errors import store_error
+from autotune_tuning_db.files import spare_name
 
 if TYPE_CHECKING:
     from autotune.device import Device
@@ -34,6 +37,36 @@ def open_tuning_db(*, readonly: bool = False) -> Store:
         return open_store(settings().database, readonly=readonly)
     except StoreError as error:
         raise StoreUnavailableError(_with_remedy(error)) from error
+
+
+def database_file() -> Path:
+    """The file of the tuning database.
+
+    Raises StoreUnavailableError when there is none yet.
+    """
+    file = settings().database
+    if not file.exists():
+        raise StoreUnavailableError(_with_remedy(store_error("missing", file)))
+    return file
+
+
+def back_up(target: Path | None = None) -> Path:
+    """Copy the database to `target`, or beside it under a name with date and time; the copy.
+
+    Raises UserError when `target` exists or cannot be written, StoreUnavailableError when the
+    database cannot be read.
+    """
+    with open_tuning_db(readonly=True) as store:
+        place = target or spare_name(store.path, "backup")
+        if place.exists():
+            raise UserError(f"{place} exists; name another file, or remove it.")
+        try:
+            store.backup(place)
+        except StoreError as error:
+            if error.path != place:
+                raise
+            raise UserError(f"cannot write {place}: {error.detail}; name another file.") from error
+    return place
 
 
 def device_row(device: Device) -> DeviceRow:

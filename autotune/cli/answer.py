@@ -70,7 +70,7 @@ def say(message: str) -> None:
 
 
 def hold_streams() -> None:
-    """What is printed goes nowhere where the caller closed stdout or stderr.
+    """What is printed goes nowhere where the caller closed stdout or stderr, and never fails.
 
     Left closed, the descriptor would go to the next file that is opened: C code that prints would
     write into the database.
@@ -82,6 +82,10 @@ def hold_streams() -> None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
+    # A letter that the terminal's encoding lacks is shown by its number.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import typer
 
 from autotune.cli import (
     accept,
+    db,
     exchange,
     history,
     pins,
@@ -65,3 +66,4 @@ app.command(name="import")(exchange.import_)
 app.command()(pins.pin)
 app.command()(pins.unpin)
 app.command()(exchange.path)
+app.add_typer(db.app, name="db")

@@ -33,7 +33,10 @@ def page() -> str:
 
     commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     parts = [_HEAD]
-    parts += [_section(name, command) for name, command in commands.items()]
+    for name, command in commands.items():
+        inner = getattr(command, "commands", {})
+        parts += [_section(f"{name} {each}", inner[each]) for each in inner]
+        parts += [] if inner else [_section(name, command)]
     return "\n".join(parts)
 
 

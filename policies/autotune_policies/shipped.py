@@ -10,6 +10,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from autotune_policies.policy import Policy, PolicyError
+from autotune_tuning_db.files import write_whole
 
 FORMAT = "onf-autotune-policies"
 VERSION = 1
@@ -49,12 +50,7 @@ def write_shipped(policies: Iterable[Policy], file: Path) -> None:
         "version": VERSION,
         "policies": [replace(policy, origin="shipped").to_json() for policy in ordered],
     }
-    partial = file.with_name(f".{file.name}.partial")
-    try:
-        partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(json.dumps(content, indent=1, allow_nan=False) + "\n", file)
 
 
 def _entries(file: Traversable) -> list[object]:

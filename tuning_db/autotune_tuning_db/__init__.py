@@ -21,7 +21,9 @@ from autotune_tuning_db.rows import (
 
 if TYPE_CHECKING:
     from autotune_tuning_db.exchange import ExchangeError, ImportReport
+    from autotune_tuning_db.repair import Repaired, repair_store
     from autotune_tuning_db.store import Store, open_store
+    from autotune_tuning_db.upkeep import Checked, Collected, check_store
 
 __all__ = [
     "LAYOUTS",
@@ -30,26 +32,36 @@ __all__ = [
     "STATUSES",
     "CampaignRow",
     "CeilingsRow",
+    "Checked",
+    "Collected",
     "DeviceRow",
     "ExchangeError",
     "ImportReport",
     "PinRow",
     "PolicyRow",
     "ProblemKey",
+    "Repaired",
     "Scalar",
     "Store",
     "StoreError",
     "StoreWarning",
     "TrialRow",
+    "check_store",
     "open_store",
+    "repair_store",
     "utc_now",
 ]
 
 _ON_FIRST_USE = {
+    "Checked": "upkeep",
+    "Collected": "upkeep",
     "ExchangeError": "exchange",
     "ImportReport": "exchange",
+    "Repaired": "repair",
     "Store": "store",
+    "check_store": "upkeep",
     "open_store": "store",
+    "repair_store": "repair",
 }
 
 

@@ -39,10 +39,11 @@ def open_database(path: Path, *, readonly: bool) -> Database:
         StoreError: there is no usable store at `path`, and the sentence says why.
     """
     with translated(path):
-        return _open_for_reading(path) if readonly else _open_for_writing(path)
+        return open_for_reading(path) if readonly else _open_for_writing(path)
 
 
-def _open_for_reading(path: Path) -> Database:
+def open_for_reading(path: Path) -> Database:
+    """The store at `path`, for reading alone; raises StoreError and what SQLite raises."""
     if not path.exists():
         raise store_error("missing", path)
     short = _too_short(path)
@@ -62,10 +63,10 @@ def _open_for_reading(path: Path) -> Database:
 def _open_for_writing(path: Path) -> Database:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.exists() and look(path) == Finding(current=True):
-        return _connect(path)
+        return connect(path)
     with files.locked(path):
         _make_current(path)
-        return _connect(path)
+        return connect(path)
 
 
 def _make_current(path: Path) -> None:
@@ -91,7 +92,7 @@ def look(path: Path) -> Finding:
     if short:
         return Finding(damage=short)
     try:
-        with contextlib.closing(_connect(path)) as db:
+        with contextlib.closing(connect(path)) as db:
             return _examine(db, path, thorough=path.stat().st_size <= _CHECKED_BYTES)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         if kind_of(error) == "corrupt":
@@ -136,15 +137,20 @@ def integrity(db: Database, *, quick: bool) -> tuple[str, ...]:
 
 
 def _migrate_with_backup(path: Path) -> None:
-    with contextlib.closing(_connect(path)) as db:
+    with contextlib.closing(connect(path)) as db:
         files.copy_database(db.conn, files.spare_name(path, "backup"))
         _migrate(db)
 
 
 def _create(path: Path) -> None:
     """Builds the whole store under a private name first, so that nobody ever meets half of one."""
+    files.publish(build(path), path)
+
+
+def build(path: Path) -> Path:
+    """An empty store beside `path` under a private name, with a log where one works."""
     building = None if files.on_network(path.parent) else _build_with_log(path)
-    files.publish(building or _build(path, "delete"), path)
+    return building or _build(path, "delete")
 
 
 def _build_with_log(path: Path) -> Path | None:
@@ -160,31 +166,39 @@ def _build_with_log(path: Path) -> Path | None:
 def _build(path: Path, journal_mode: str) -> Path:
     building = files.private_name(path)
     try:
-        with contextlib.closing(_wrap(sqlite3.connect(building, isolation_level=None))) as db:
+        with contextlib.closing(_wrap(_raw(building, "mode=rwc"))) as db:
             db.execute(f"PRAGMA journal_mode = {journal_mode}")
             _migrate(db)
     except BaseException:
-        for leftover in (building, *files.sidecars(building)):
-            leftover.unlink(missing_ok=True)
+        files.discard(building)
         raise
     return building
 
 
 def _migrate(db: Database) -> None:
-    """Every pending migration in one transaction that excludes other writers from its start."""
+    with transaction(db):
+        migrations.MIGRATIONS.apply(db)
+
+
+@contextlib.contextmanager
+def transaction(db: Database) -> Iterator[None]:
+    """Kept as a whole when the body ends, undone when it raises; other writers wait from its start.
+
+    A transaction that starts with reading and writes later can be refused in the middle, and no
+    busy timeout helps it: hence IMMEDIATE.
+    """
     db.execute("BEGIN IMMEDIATE")
     try:
-        migrations.MIGRATIONS.apply(db)
+        yield
         db.execute("COMMIT")
     except BaseException:
         db.rollback()
         raise
 
 
-def _connect(path: Path) -> Database:
-    # mode=rw: never creates a file. check_same_thread: Store guards the connection by a lock.
-    db = _open_uri(path, "mode=rw")
-    with _closed_on_error(db):
+def connect(path: Path) -> Database:
+    """A connection for writing to the store at `path`, whatever its state."""
+    with _closed_on_error(_open_for_use(path)) as db:
         # FULL: a trial is on the disk when add_trial returns, also through a power failure. It
         # costs one fsync, a fraction of a millisecond against the seconds a trial takes.
         db.execute("PRAGMA synchronous = FULL")
@@ -194,14 +208,37 @@ def _connect(path: Path) -> Database:
     return db
 
 
+def _open_for_use(path: Path) -> Database:
+    # mode=rw: never creates a file.
+    try:
+        return _open_uri(path, "mode=rw")
+    except sqlite3.OperationalError as error:
+        # A store that was copied here with its write-ahead log, and no shared memory for the index.
+        if kind_of(error) not in ("io", "unopenable") or not _left_log(path):
+            raise
+        return _open_uri(path, "mode=rw")
+
+
+def _left_log(path: Path) -> bool:
+    """Whether the store could be given a rollback journal; alone, that takes no shared memory."""
+    with contextlib.closing(_raw(path, "mode=rw")) as connection:
+        try:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            (mode,) = connection.execute("PRAGMA journal_mode = delete").fetchone()
+        except sqlite3.Error:
+            return False
+    return str(mode) == "delete"
+
+
 def _connect_readonly(path: Path) -> Database:
     try:
         return _open_uri(path, "mode=ro")
     except sqlite3.OperationalError as error:
-        # A store with a write-ahead log in a folder that cannot be written: the log's index
-        # cannot be made. With no log to read, the file alone is complete and nobody changes it.
+        # A store with a write-ahead log where the log's index cannot be made: the folder cannot be
+        # written, the disk is full, or there is no shared memory. With no log to read, the file
+        # alone is complete and nobody changes it.
         log = files.sidecars(path)[0]
-        if kind_of(error) not in ("unopenable", "readonly") or (
+        if kind_of(error) not in ("unopenable", "readonly", "io", "full") or (
             log.exists() and log.stat().st_size
         ):
             raise
@@ -209,17 +246,24 @@ def _connect_readonly(path: Path) -> Database:
 
 
 def _open_uri(path: Path, options: str) -> Database:
-    connection = sqlite3.connect(
+    with _closed_on_error(_wrap(_raw(path, options))) as db:
+        db.execute("SELECT name FROM sqlite_master LIMIT 1").fetchone()
+    return db
+
+
+def open_raw(path: Path) -> Database:
+    """A connection to whatever lies at `path`; nothing of it has been read yet."""
+    return _wrap(_raw(path, "mode=rw"))
+
+
+def _raw(path: Path, options: str) -> sqlite3.Connection:
+    return sqlite3.connect(
         f"{path.as_uri()}?{options}",
         uri=True,
         timeout=BUSY_SECONDS,
         isolation_level=None,
-        check_same_thread=False,
+        check_same_thread=False,  # Store guards its connection by a lock
     )
-    db = _wrap(connection)
-    with _closed_on_error(db):
-        db.execute("SELECT name FROM sqlite_master LIMIT 1").fetchone()
-    return db
 
 
 def _wrap(connection: sqlite3.Connection) -> Database:

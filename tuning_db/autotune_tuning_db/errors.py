@@ -10,17 +10,30 @@ from pathlib import Path
 from typing import Literal
 
 Kind = Literal[
-    "missing", "busy", "full", "readonly", "unopenable", "io", "corrupt", "foreign", "newer"
+    "missing",
+    "busy",
+    "full",
+    "readonly",
+    "unopenable",
+    "io",
+    "corrupt",
+    "foreign",
+    "newer",
+    "lost",
 ]
 
 
 class StoreError(Exception):
-    """The store cannot be used; `kind` says in which way, `path` names the file."""
+    """The store cannot be used; `kind` says in which way, `path` names the file.
 
-    def __init__(self, message: str, *, kind: Kind, path: Path) -> None:
+    `detail` is what SQLite or the operating system said, an empty text for nothing.
+    """
+
+    def __init__(self, message: str, *, kind: Kind, path: Path, detail: str = "") -> None:
         super().__init__(message)
         self.kind: Kind = kind
         self.path = path
+        self.detail = detail
 
 
 class StoreWarning(UserWarning):
@@ -33,9 +46,12 @@ _REMEDY: dict[Kind, str] = {
     "full": "cannot grow, the disk or quota is full; free some space or use another path",
     "readonly": "cannot be written; make it and its folder writable, or use another path",
     "unopenable": "cannot be opened; name a file in a folder that you may write to",
-    "io": "cannot be read or written reliably where it lies; use a path on a local disk",
-    "corrupt": "is damaged; the next tuning run sets it aside and starts a new one",
+    "io": "cannot be read or written reliably where it lies; check disk and quota, or use a path "
+    "on a local disk",
+    "corrupt": "is damaged; `autotune db repair` saves what can still be read, or the next tuning "
+    "run sets it aside and starts a new one",
     "foreign": "belongs to another program; use another path",
+    "lost": "has nothing in it that can be read as a tuning database; name another file",
     "newer": "was written by a newer version; upgrade onf-autotune, or use another path",
 }
 
@@ -43,7 +59,8 @@ _REMEDY: dict[Kind, str] = {
 def store_error(kind: Kind, path: Path, detail: str = "") -> StoreError:
     """The error of this kind, in one sentence."""
     because = f" ({detail})" if detail else ""
-    return StoreError(f"The tuning database {path} {_REMEDY[kind]}{because}.", kind=kind, path=path)
+    message = f"The tuning database {path} {_REMEDY[kind]}{because}."
+    return StoreError(message, kind=kind, path=path, detail=detail)
 
 
 # Longest prefix first: an I/O error while reading a short file is damage, not a bad disk.

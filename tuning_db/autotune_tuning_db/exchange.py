@@ -14,7 +14,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from autotune_tuning_db import queries
-from autotune_tuning_db.files import private_name
+from autotune_tuning_db.files import write_whole
 from autotune_tuning_db.keys import ProblemKey
 from autotune_tuning_db.rows import (
     CampaignRow,
@@ -34,7 +34,7 @@ PolicyCheck = Callable[[PolicyRow], str | None]
 
 
 class ExchangeError(ValueError):
-    """The file is not a complete export; the sentence names it and says why."""
+    """An export that cannot be written, or a file that is none; the sentence names it and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,11 @@ def export_document(db: Database, bad: list[str]) -> dict[str, Any]:
 
 
 def write_document(document: Mapping[str, Any], target: Path) -> dict[str, int]:
-    """Writes the file under a private name and renames it; the number of rows of each kind."""
-    partial = private_name(target)
+    """Writes the file, whole or not at all; the number of rows of each kind."""
     try:
-        partial.write_text(json.dumps(document, allow_nan=False, indent=1) + "\n")
-        partial.rename(target)
-    finally:
-        partial.unlink(missing_ok=True)
+        write_whole(json.dumps(document, allow_nan=False, indent=1) + "\n", target)
+    except OSError as error:
+        raise ExchangeError(f"Cannot write {target}: {error.strerror or error}.") from None
     return {section: len(document[section]) for section in SECTIONS}
 
 
@@ -140,7 +138,7 @@ class _Tally:
         for number, entry in enumerate(document[section], 1):
             try:
                 row = _row(kind, entry)
-            except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            except queries.UNREADABLE as error:
                 self.reject(section, f"entry {number}: {error}")
             else:
                 yield row
@@ -233,7 +231,7 @@ def _check(name: str, value: Any) -> None:
     if value is None and name in _OPTIONAL:
         return
     if name in _MAPPINGS:
-        fits = isinstance(value, dict)
+        fits = isinstance(value, dict) and _is_clean(value)
     elif name in _NUMBERS or name == "wall_seconds":
         fits = _is_number(value)
     elif name == "workspace_bytes":
@@ -244,6 +242,15 @@ def _check(name: str, value: Any) -> None:
         fits = isinstance(value, str) and value.isprintable()
     if not fits:
         raise ValueError(f"{name} is {str(value)[:40]!r}")
+
+
+def _is_clean(value: Any) -> bool:
+    """Whether every text in a JSON value can be shown on a terminal and written as UTF-8."""
+    if isinstance(value, str):
+        return all(letter.isprintable() or letter in "\n\t" for letter in value)
+    if isinstance(value, dict):
+        return all(_is_clean(name) and _is_clean(inner) for name, inner in value.items())
+    return all(map(_is_clean, value)) if isinstance(value, list) else True
 
 
 def _is_number(value: Any) -> bool:

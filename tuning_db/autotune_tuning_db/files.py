@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 from autotune_tuning_db.errors import StoreWarning, store_error
 
@@ -38,9 +39,16 @@ def locked(path: Path) -> Iterator[None]:
     Where the file system knows no locks, the body runs without; each step in it is then still
     atomic on its own.
     """
-    with path.with_name(f".{path.name}.lock").open("a") as handle:
+    with _lock_file(path.with_name(f".{path.name}.lock")) as handle:
         _acquire(handle.fileno(), path)
         yield
+
+
+def _lock_file(path: Path) -> IO[str]:
+    try:
+        return path.open("a")
+    except PermissionError:
+        return path.open()  # another user's, in a folder that several share
 
 
 def _acquire(descriptor: int, path: Path) -> None:
@@ -81,21 +89,35 @@ def private_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}")
 
 
-def set_aside(path: Path, reason: str) -> Path:
-    """Renames a damaged store, keeping every byte, and says so in one warning; the new name.
+def discard(path: Path) -> None:
+    """Removes a store that was being built, with all that SQLite keeps beside it."""
+    for file in (path, *sidecars(path)):
+        file.unlink(missing_ok=True)
 
-    Call it under `locked`. The log goes first: a log left behind would be replayed into the
-    next store of this name.
+
+def set_aside(path: Path, reason: str) -> None:
+    """Renames a damaged store, keeping every byte, and says so in one warning.
+
+    Call it under `locked`.
+    """
+    kept = move_aside(path)
+    warnings.warn(
+        f"The tuning database {path} was damaged ({reason}). It is kept as {kept.name}, and a "
+        f"new one is started; tune again to fill it, or bring back what can still be read with "
+        f"`autotune db repair {kept}`.",
+        StoreWarning,
+        stacklevel=2,
+    )
+
+
+def move_aside(path: Path) -> Path:
+    """Renames a damaged store, keeping every byte; the new name.
+
+    The log goes first: a log left behind would be replayed into the next store of this name.
     """
     kept = spare_name(path, "damaged")
     _move_sidecars(path, kept)
     path.rename(kept)
-    warnings.warn(
-        f"The tuning database {path} was damaged ({reason}). It is kept as {kept.name}, and a "
-        "new one is started; tune again to fill it.",
-        StoreWarning,
-        stacklevel=2,
-    )
     return kept
 
 
@@ -125,16 +147,37 @@ def publish(finished: Path, path: Path) -> None:
 
 
 def copy_database(source: sqlite3.Connection, target: Path) -> None:
-    """A consistent copy of an open database; `target` appears complete or not at all."""
+    """A consistent copy of an open database; `target` appears complete or not at all.
+
+    Raises FileExistsError rather than replace a file.
+    """
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, "it exists already", str(target))
     partial = private_name(target)
     copy = sqlite3.connect(partial)
     try:
         source.backup(copy)
         copy.close()
-        partial.rename(target)
+        publish(partial, target)
     finally:
         copy.close()
-        partial.unlink(missing_ok=True)
+        discard(partial)
+
+
+def write_whole(text: str, target: Path) -> None:
+    """Writes a text file, whole or not at all, over the one that is there.
+
+    Raises OSError with the name of the target, whichever step of it failed.
+    """
+    partial = private_name(target)
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(target)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(target)) from None
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def on_network(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:

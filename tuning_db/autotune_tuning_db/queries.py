@@ -33,6 +33,17 @@ Row = TypeVar("Row")
 
 _AS_JSON = ("config", "toolchain", "circumstances")
 
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    zlib.error,
+)
+"""What a record that makes no sense raises when a row is made of it."""
+
 
 def put_device(db: Database, row: DeviceRow) -> None:
     """Adds the device, or replaces its label and facts; the identity stays."""
@@ -47,7 +58,7 @@ def put_device(db: Database, row: DeviceRow) -> None:
 
 
 def devices(db: Database, bad: list[str]) -> list[DeviceRow]:
-    return list(_each(db.query("SELECT * FROM devices ORDER BY identity"), _device, bad))
+    return list(each(db.query("SELECT * FROM devices ORDER BY identity"), _device, bad))
 
 
 def _device(r: Mapping[str, Any]) -> DeviceRow:
@@ -70,7 +81,7 @@ def end_campaign(db: Database, campaign: int, ended: str) -> None:
 
 
 def campaigns(db: Database, bad: list[str]) -> list[CampaignRow]:
-    return list(_each(db.query("SELECT * FROM campaigns ORDER BY id"), _campaign, bad))
+    return list(each(db.query("SELECT * FROM campaigns ORDER BY id"), _campaign, bad))
 
 
 def _campaign(r: Mapping[str, Any]) -> CampaignRow:
@@ -93,7 +104,7 @@ def trials(
     clause, values = _where(where)
     found = db.query(f"SELECT * FROM trials{clause} ORDER BY id", values)
     wanted = (r for r in found if fingerprints is None or r["fingerprint"] in fingerprints)
-    return list(_each(wanted, _trial, bad))
+    return list(each(wanted, _trial, bad))
 
 
 def _trial(r: Mapping[str, Any]) -> TrialRow:
@@ -127,7 +138,7 @@ def policies(
         latest = "id IN (SELECT MAX(id) FROM policies GROUP BY problem, device, mode)"
         clause = f"{clause} AND {latest}" if clause else f" WHERE {latest}"
     found = db.query(f"SELECT * FROM policies{clause} ORDER BY id", values)
-    return list(_each(found, _policy, bad))
+    return list(each(found, _policy, bad))
 
 
 def _policy(r: Mapping[str, Any]) -> PolicyRow:
@@ -163,7 +174,7 @@ def delete_pin(db: Database, operation: str, problem: ProblemKey | None, device:
 
 def pins(db: Database, bad: list[str]) -> list[PinRow]:
     found = db.query("SELECT * FROM pins ORDER BY operation, problem, device")
-    return list(_each(found, _pin, bad))
+    return list(each(found, _pin, bad))
 
 
 def _pin(r: Mapping[str, Any]) -> PinRow:
@@ -188,7 +199,7 @@ def put_ceilings(db: Database, row: CeilingsRow) -> None:
 
 def ceilings(db: Database, device: str, bad: list[str]) -> CeilingsRow | None:
     found = db.query("SELECT * FROM ceilings WHERE device = ?", [device])
-    return next(_each(found, _ceilings, bad), None)
+    return next(each(found, _ceilings, bad), None)
 
 
 def _ceilings(r: Mapping[str, Any]) -> CeilingsRow:
@@ -207,17 +218,38 @@ def uids(db: Database, table: str) -> dict[str, int]:
     return dict(db.execute(f"SELECT uid, id FROM {table}").fetchall())
 
 
-def _each(
+def each(
     found: Iterable[Mapping[str, Any]], build: Callable[[Mapping[str, Any]], Row], bad: list[str]
 ) -> Iterator[Row]:
     """The rows that can be read; what is wrong with the others goes to `bad`."""
     for record in found:
         try:
             yield build(record)
-        except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:
+        except UNREADABLE as error:
             name = record.get("uid") or record.get("problem") or record.get("identity")
             name = name or record.get("device") or "a row"
             bad.append(f"{name}: {error}")
+
+
+BUILDERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "devices": _device,
+    "campaigns": _campaign,
+    "trials": _trial,
+    "policies": _policy,
+    "pins": _pin,
+    "ceilings": _ceilings,
+}
+"""Every table that holds rows, and what makes a row of a record."""
+
+
+def numbered_policies(db: Database) -> list[tuple[int, PolicyRow]]:
+    """Every policy that can be read, superseded ones too, with its number in this file."""
+    found = db.query("SELECT * FROM policies ORDER BY id")
+    return list(each(found, lambda record: (record["id"], _policy(record)), []))
+
+
+def delete_rows(db: Database, table: str, numbers: Iterable[int]) -> None:
+    db.conn.executemany(f"DELETE FROM {table} WHERE id = ?", [(number,) for number in numbers])
 
 
 def _key_columns(problem: ProblemKey) -> dict[str, str]:

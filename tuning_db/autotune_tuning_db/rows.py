@@ -18,6 +18,8 @@ MODES = ("cold", "hot", "graph")
 STAGES = ("search", "race", "profile")
 STATUSES = ("ok", "dropped", "disturbed", "wrong", "failed", "crashed", "timeout", "unavailable")
 
+_MOST_SAMPLE_BYTES = 64 * 2**20
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
@@ -96,6 +98,7 @@ class TrialRow:
         _require_one_of(self.stage, STAGES, "stage")
         _require_one_of(self.status, STATUSES, "status")
         read_moment(self.started)
+        _require_scalars(self.config)
         for mapping in (self.config, self.toolchain, self.circumstances):
             to_json(mapping)
         if not all(map(math.isfinite, self.samples)):
@@ -153,6 +156,7 @@ class PinRow:
         if self.problem is not None and self.problem.operation != self.operation:
             raise ValueError(f"a pin of {self.operation} names the problem {self.problem}")
         if self.config is not None:
+            _require_scalars(self.config)
             to_json(self.config)
 
 
@@ -196,6 +200,8 @@ def to_json(value: Mapping[str, Any]) -> str:
         return json.dumps(dict(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
     except TypeError as error:
         raise ValueError(f"{value!r} is not plain JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def pack_samples(samples: Sequence[float]) -> bytes:
@@ -207,9 +213,14 @@ def pack_samples(samples: Sequence[float]) -> bytes:
 
 
 def unpack_samples(blob: bytes) -> tuple[float, ...]:
-    """The samples `pack_samples` packed, bit for bit."""
-    values = array("d")
-    values.frombytes(zlib.decompress(blob))
+    """The samples `pack_samples` packed, bit for bit; ValueError for more than anyone would take.
+
+    A few bytes of a damaged or hostile file could otherwise fill the memory.
+    """
+    values, reader = array("d"), zlib.decompressobj()
+    values.frombytes(reader.decompress(blob, _MOST_SAMPLE_BYTES))
+    if not reader.eof:
+        raise ValueError("the samples are cut off or too many")
     if sys.byteorder == "big":
         values.byteswap()
     return tuple(values)
@@ -219,6 +230,12 @@ def _require_text(**values: str) -> None:
     for name, value in values.items():
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"{name} is {value!r}, not a text")
+
+
+def _require_scalars(config: Mapping[str, Any]) -> None:
+    for name, value in config.items():
+        if not isinstance(name, str) or not isinstance(value, bool | int | float | str):
+            raise ValueError(f"config value {name} is {value!r}, not a bool, int, float or str")
 
 
 def _require_one_of(value: str, allowed: tuple[str, ...], name: str) -> None:

@@ -7,13 +7,14 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlite_utils import Database
 
 from autotune_tuning_db import exchange, queries
-from autotune_tuning_db.connection import integrity, open_database
+from autotune_tuning_db.connection import integrity, open_database, transaction
 from autotune_tuning_db.errors import StoreWarning, store_error, translated
 from autotune_tuning_db.exchange import ImportReport, PolicyCheck
 from autotune_tuning_db.files import copy_database
@@ -27,6 +28,7 @@ from autotune_tuning_db.rows import (
     TrialRow,
     utc_now,
 )
+from autotune_tuning_db.upkeep import Collected, collect
 
 Rows = TypeVar("Rows")
 
@@ -52,7 +54,7 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str], *, readonly: bool = False) -> None:
         with translated(Path(path)):
-            self.path = Path(path).resolve()
+            self.path = _resolved(Path(path))
         self.readonly = readonly
         self._lock = threading.RLock()
         self._db: Database | None = None
@@ -176,19 +178,32 @@ class Store:
         """What SQLite's full check finds wrong with the file; nothing when it is sound."""
         return self._read(lambda db, _: integrity(db, quick=False))
 
+    def collect(
+        self, *, older: timedelta | None = None, copies: bool = False, dry: bool = False
+    ) -> Collected:
+        """Removes what is not needed any more; see `autotune_tuning_db.upkeep.collect`."""
+        with self._lock, translated(self.path):
+            return collect(self._current(), self.path, older=older, copies=copies, dry=dry)
+
     def backup(self, target: str | os.PathLike[str]) -> None:
-        """Writes a consistent copy of the store to `target`, while others go on using it."""
+        """Writes a consistent copy of the store to `target`, while others go on using it.
+
+        A file that is there already is not replaced.
+        """
         with self._reading() as db, translated(Path(target)):
             copy_database(db.conn, Path(target).resolve())
 
     def export_file(self, target: str | os.PathLike[str]) -> dict[str, int]:
-        """Writes everything as JSON, complete or not at all; the number of rows of each kind."""
+        """Writes everything as JSON, complete or not at all; the number of rows of each kind.
+
+        Raises:
+            ExchangeError: the file cannot be written.
+        """
         bad: list[str] = []
         with self._reading() as db:
             document = exchange.export_document(db, bad)
         self._warn_of(bad)
-        with translated(Path(target)):
-            return exchange.write_document(document, Path(target).resolve())
+        return exchange.write_document(document, Path(target))
 
     def import_file(
         self,
@@ -228,17 +243,14 @@ class Store:
         """One transaction: kept as a whole when the body ends, undone when it raises."""
         if self.readonly:
             raise store_error("readonly", self.path, "it was opened for reading")
-        with self._lock, translated(self.path):
-            db = self._current()
-            # IMMEDIATE: a transaction that starts reading and writes later can be refused in
-            # the middle, and no busy timeout helps it.
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                db.rollback()
-                raise
+        with self._lock, translated(self.path), contextlib.ExitStack() as stack:
+            while True:
+                db = self._current()
+                stack.enter_context(transaction(db))
+                if self._opened == self._place():
+                    break
+                stack.close()  # while this one waited, another store took the path
+            yield db
 
     def _read(self, read: Callable[[Database, list[str]], Rows]) -> Rows:
         bad: list[str] = []
@@ -276,6 +288,13 @@ class Store:
         except OSError:
             return None
         return os.getpid(), found.st_dev, found.st_ino
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (ValueError, RuntimeError) as error:  # a NUL in the name, links in a circle
+        raise store_error("unopenable", path, str(error)) from None
 
 
 def open_store(path: str | os.PathLike[str], *, readonly: bool = False) -> Store:
