@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.fingerprint import code_fingerprint
+from autotune.private import private_cache
 from autotune.reach import Reach
 from autotune.settings import settings
 from autotune_tuning_db import ProblemKey
@@ -139,6 +140,7 @@ def _directory(fingerprint: str) -> Path | None:
     root = settings().cache / "numba"
     directory = root / fingerprint
     try:
+        private_cache()
         fresh = not directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
         if not os.access(directory, os.W_OK):

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
+from autotune.private import private_cache
 from autotune.settings import settings
 
 _MAGIC = b"\0onf-kept-1\0"
@@ -54,6 +55,7 @@ class KeptCode:
         """What is kept; None when it is absent, unreadable or not what was written."""
         file = self.file(name)
         try:
+            private_cache()
             data = file.read_bytes()
         except OSError:
             return None
@@ -67,6 +69,7 @@ class KeptCode:
     def _save(self, file: Path, code: bytes) -> None:
         """Write beside and rename, so that no reader sees half a file."""
         try:
+            private_cache()
             file.parent.mkdir(parents=True, exist_ok=True)
             handle, beside = tempfile.mkstemp(dir=file.parent, suffix=".part")
             try:

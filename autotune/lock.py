@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from autotune.errors import AutotuneError
+from autotune.private import make_private
 from autotune.settings import settings
 
 POLL_SECONDS = 0.2
@@ -46,10 +47,7 @@ def device_lock(
                 f"cannot lock {identity} ({error}); do not tune on it twice at once.", stacklevel=3
             )
         else:
-            file.seek(0)
-            file.truncate()
-            file.write(json.dumps({"pid": os.getpid(), "since": time.strftime("%H:%M:%S")}))
-            file.flush()
+            _tell(file)
         yield
 
 
@@ -79,6 +77,14 @@ def _acquire(
         time.sleep(POLL_SECONDS)
 
 
+def _tell(file: IO[str]) -> None:
+    """Write down who holds it; where the disk is full nobody can be told."""
+    known = json.dumps({"pid": os.getpid(), "since": time.strftime("%H:%M:%S")})
+    with contextlib.suppress(OSError):
+        os.ftruncate(file.fileno(), 0)
+        os.write(file.fileno(), known.encode())
+
+
 def _holder(file: IO[str]) -> str:
     file.seek(0)
     try:
@@ -89,11 +95,18 @@ def _holder(file: IO[str]) -> str:
 
 
 def _open(identity: str) -> IO[str]:
-    """The lock file, beside the other caches or, if that fails, among temporary files."""
+    """The lock file, beside the other caches or, if that fails, among temporary files.
+
+    There, a folder that someone else has laid out would let them choose what file is written to.
+    """
     name = re.sub(r"[^A-Za-z0-9._-]", "_", identity) + ".lock"
     fallback = Path(tempfile.gettempdir()) / f"onf-autotune-{_user()}"
     for directory in (settings().cache / "locks", fallback):
         try:
+            if directory == fallback:
+                if fallback.is_symlink():
+                    continue
+                make_private(fallback)
             directory.mkdir(parents=True, exist_ok=True)
             return (directory / name).open("a+", encoding="utf-8")
         except OSError:

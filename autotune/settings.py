@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,18 +27,56 @@ def settings() -> Settings:
     """
     home = os.environ.get("AUTOTUNE_HOME")
     if home:
-        data, cache = Path(home).expanduser(), Path(home).expanduser() / "cache"
+        data, cache = _place(home), _place(home) / "cache"
     else:
-        import platformdirs
-
-        data = Path(platformdirs.user_data_dir("onf-autotune", appauthor=False))
-        cache = Path(platformdirs.user_cache_dir("onf-autotune", appauthor=False))
+        data, cache = _usual_places()
+    database = os.environ.get("AUTOTUNE_DB")
     return Settings(
-        database=Path(os.environ.get("AUTOTUNE_DB") or data / "tuning.db").expanduser(),
+        database=_place(database) if database else data / "tuning.db",
         cache=cache,
         frozen=_truthy("AUTOTUNE_FROZEN"),
         strict_plugins=_truthy("AUTOTUNE_STRICT_PLUGINS"),
     )
+
+
+def _usual_places() -> tuple[Path, Path]:
+    """Where the user's data and caches belong; for one without a home, among temporary files."""
+    import platformdirs
+
+    try:
+        names = platformdirs.user_data_dir, platformdirs.user_cache_dir
+        data, cache = (Path(name("onf-autotune", appauthor=False)) for name in names)
+    except RuntimeError:
+        return _homeless(), _homeless() / "cache"
+    if not data.is_absolute() or not cache.is_absolute():  # `~`, where it stands for nothing
+        return _homeless(), _homeless() / "cache"
+    return data, cache
+
+
+def _place(text: str) -> Path:
+    """A path with `~` replaced; see `_usual_places` for a user without a home."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return _homeless() / Path(text).name
+
+
+def _homeless() -> Path:
+    """A folder among temporary files that is this user's own, or one that cannot exist.
+
+    Whoever laid out a folder of that name before could choose what is written to.
+    """
+    import tempfile
+
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+    folder = Path(tempfile.gettempdir()) / f"onf-autotune-{user}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return Path(os.devnull) / "onf-autotune"
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o022
+    return folder if ours else Path(os.devnull) / "onf-autotune"
 
 
 def _truthy(name: str) -> bool:

@@ -17,6 +17,13 @@ BUSY_SECONDS = 30.0
 """How long a statement waits for another writer before it gives up."""
 
 _SMALLEST_PAGE = 512
+_NO_SHARED_MEMORY = (
+    "SQLITE_IOERR_SHMMAP",
+    "SQLITE_IOERR_SHMOPEN",
+    "SQLITE_IOERR_SHMLOCK",
+    "SQLITE_CANTOPEN",
+    "SQLITE_PROTOCOL",
+)
 _CHECKED_BYTES = 256 * 2**20
 
 
@@ -46,6 +53,7 @@ def open_for_reading(path: Path) -> Database:
     """The store at `path`, for reading alone; raises StoreError and what SQLite raises."""
     if not path.exists():
         raise store_error("missing", path)
+    files.require_locks(path, create=False)
     short = _too_short(path)
     if short:
         raise store_error("corrupt", path, short)
@@ -62,6 +70,7 @@ def open_for_reading(path: Path) -> Database:
 
 def _open_for_writing(path: Path) -> Database:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    files.require_locks(path)
     if path.exists() and look(path) == Finding(current=True):
         return connect(path)
     with files.locked(path):
@@ -169,6 +178,9 @@ def _build(path: Path, journal_mode: str) -> Path:
         with contextlib.closing(_wrap(_raw(building, "mode=rwc"))) as db:
             db.execute(f"PRAGMA journal_mode = {journal_mode}")
             _migrate(db)
+            # What is left in the log would be lost with the private name, and closing does not
+            # say that it could not be carried over.
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except BaseException:
         files.discard(building)
         raise
@@ -214,7 +226,7 @@ def _open_for_use(path: Path) -> Database:
         return _open_uri(path, "mode=rw")
     except sqlite3.OperationalError as error:
         # A store that was copied here with its write-ahead log, and no shared memory for the index.
-        if kind_of(error) not in ("io", "unopenable") or not _left_log(path):
+        if error.sqlite_errorname not in _NO_SHARED_MEMORY or not _left_log(path):
             raise
         return _open_uri(path, "mode=rw")
 

@@ -14,11 +14,12 @@ import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
 
 from autotune_tuning_db.errors import StoreWarning, store_error
 
 LOCK_SECONDS = 60.0
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 _NETWORK = frozenset(
     (
@@ -39,16 +40,42 @@ def locked(path: Path) -> Iterator[None]:
     Where the file system knows no locks, the body runs without; each step in it is then still
     atomic on its own.
     """
-    with _lock_file(path.with_name(f".{path.name}.lock")) as handle:
-        _acquire(handle.fileno(), path)
-        yield
-
-
-def _lock_file(path: Path) -> IO[str]:
+    handle = _lock_file(path)
     try:
-        return path.open("a")
-    except PermissionError:
-        return path.open()  # another user's, in a folder that several share
+        _acquire(handle, path)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock_file(path: Path, *, create: bool = True) -> int:
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        return os.open(lock, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o666)
+    except PermissionError:  # another user's, in a folder that several share
+        return os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def require_locks(path: Path, *, create: bool = True) -> None:
+    """Raises StoreError where files cannot be locked, as on some network mounts.
+
+    SQLite takes that for another process that holds a lock, and waits for it. Asked with the lock
+    file, for the reason that `locked` gives; where it cannot be opened, nothing is said.
+    """
+    try:
+        handle = _lock_file(path, create=create)
+    except OSError:
+        return
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pass
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            detail = f"files cannot be locked there: {error.strerror}"
+            raise store_error("io", path, detail) from error
+    finally:
+        os.close(handle)
 
 
 def _acquire(descriptor: int, path: Path) -> None:
@@ -61,7 +88,7 @@ def _acquire(descriptor: int, path: Path) -> None:
                 raise store_error("busy", path) from None
             time.sleep(0.01)
         except OSError as error:
-            if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
+            if error.errno in _NO_LOCKS:
                 return
             raise
         else:
@@ -118,6 +145,7 @@ def move_aside(path: Path) -> Path:
     kept = spare_name(path, "damaged")
     _move_sidecars(path, kept)
     path.rename(kept)
+    _sync_folder(path.parent)
     return kept
 
 
@@ -144,6 +172,17 @@ def publish(finished: Path, path: Path) -> None:
             finished.rename(path)
     finally:
         finished.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new name survives a power failure only when its folder is on the disk too."""
+    with contextlib.suppress(OSError):  # not every file system can do that
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def copy_database(source: sqlite3.Connection, target: Path) -> None:
