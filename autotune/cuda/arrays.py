@@ -7,7 +7,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from autotune.libraries import Form, Maker, NumpyArrays, made_by
+from autotune.errors import ShapeError
+from autotune.libraries import Form, Maker, NumpyArrays, extent, made_by, reach_into
 
 
 def pointer(array: Any) -> int:
@@ -18,14 +19,28 @@ def pointer(array: Any) -> int:
 
 
 def strides_in_elements(array: Any) -> tuple[int, ...]:
-    """Strides of a CuPy array or a torch tensor, one per axis, in elements."""
+    """Strides of a CuPy array or a torch tensor, one per axis, in elements.
+
+    Raises ShapeError where an element does not lie at a multiple of its size.
+    """
     of_torch = getattr(array, "stride", None)
     return _elements(array.strides, array.itemsize) if of_torch is None else tuple(of_torch())
 
 
 @lru_cache(maxsize=4096)
 def _elements(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    if any(stride % itemsize for stride in strides):
+        raise ShapeError(
+            f"strides of {strides} bytes are no multiples of an element of {itemsize}."
+        )
     return tuple([stride // itemsize for stride in strides])
+
+
+def _extent(array: Any) -> tuple[int, int]:
+    start = array.data.ptr
+    if array._c_contiguous:
+        return start, start + array.nbytes
+    return extent(start, array.shape, strides_in_elements(array), array.itemsize)
 
 
 class CupyArrays(NumpyArrays):
@@ -48,6 +63,10 @@ class CupyArrays(NumpyArrays):
     def writeable(self, array: Any) -> bool:
         """Always: CuPy knows no read-only arrays."""
         return True
+
+    def overlap(self, one: Any, other: Any) -> bool:
+        """By their addresses on the device."""
+        return reach_into(_extent(one), _extent(other))
 
     def maker(self, forms: Sequence[Form], place: int | None) -> Maker:
         """From CuPy's current allocator, on the current device and stream."""

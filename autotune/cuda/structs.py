@@ -27,7 +27,7 @@ class ArgumentStruct:
     scalar (a scale, an eps) as a double, each of `sizes` in 64 bits, and four strides in elements
     for each of `strided` (zeros where the call has none such). `names` are the arrays in the order
     of the call; `strided` gives the axes that a tensor has, out of "bhnd", and `shapes` its sizes
-    along them.
+    along them. Rows have to be aligned in all of `strided`, or in those of `vectors` alone.
     """
 
     def __init__(
@@ -39,19 +39,23 @@ class ArgumentStruct:
         shapes: Mapping[str, Sequence[int]],
         sizes: Sequence[int],
         itemsize: int,
+        vectors: Sequence[str] | None = None,
     ) -> None:
+        names = list(names)
         given = [name for name in pointers if name in names]
-        self._order = itemgetter(*map(list(names).index, given))
+        self._order = itemgetter(*map(names.index, given))
         codes = ["Q" if name in given else "8x" for name in pointers]
         self._call = struct.Struct(f"<{''.join(codes)}d")
-        present = [name for name in strided if name in names]
-        self._tensors = itemgetter(*map(list(names).index, present))
-        self._axes = [axes if name in names else "" for name, axes in strided.items()]
-        self._low_bits = sum((VECTOR - 1) << 64 * list(pointers).index(name) for name in present)
+        self._present = [name for name in strided if name in names]
+        self._tensors = itemgetter(*map(names.index, self._present))
+        self._axes = {name: axes if name in names else "" for name, axes in strided.items()}
+        self._vectors = [n for n in self._present if vectors is None or n in vectors]
+        self._low_bits = sum((VECTOR - 1) << 64 * pointers.index(name) for name in self._vectors)
         self._sizes = struct.pack(f"<{len(sizes)}q", *sizes)
-        self._packed = tuple(_packed_strides(shapes[name]) for name in present)
+        self._packed = tuple(_packed_strides(shapes[name]) for name in self._present)
         self._per_vector = VECTOR // itemsize
-        self._columns = {shapes[name][-1] for name in present}
+        self._columns = {shapes[name][-1] for name in self._vectors}
+        self._torch: type | None = None  # the class of arrays that turned out not to be CuPy's
         self._known: dict[tuple[Any, ...], tuple[bytes, bool]] = {}
         self._rests: dict[Any, tuple[bytes, bool]] = {}
 
@@ -62,33 +66,51 @@ class ArgumentStruct:
 
     def __call__(self, arrays: Sequence[Any], scalar: float) -> tuple[bytes, bool]:
         """The struct, and whether all rows are contiguous and 16-byte aligned."""
-        addresses = tuple(map(pointer, arrays))
-        tensors = self._tensors(arrays)
-        layout = (
-            None if all(map(_contiguous, tensors)) else tuple(map(strides_in_elements, tensors))
-        )
-        key = (scalar, layout, addresses)
-        found = self._known.get(key)
-        if found is None:
-            start = self._call.pack(*self._order(addresses), scalar)
-            rest, aligned = self._rests.get(layout) or self._describe(layout)
-            # All addresses in one number: rows are aligned where none has a bit below 16.
-            found = start + rest, aligned and not int.from_bytes(start, "little") & self._low_bits
+        call: list[Any] = [scalar]
+        try:
+            if arrays[0].__class__ is self._torch:
+                for array in arrays:
+                    call.append(array.data_ptr() if array.is_contiguous() else None)
+            else:
+                for array in arrays:
+                    call.append(array.data.ptr if array._c_contiguous else None)
+        except AttributeError:
+            if arrays[0].__class__ is self._torch:
+                raise
+            self._torch = arrays[0].__class__
+            return self(arrays, scalar)
+        known = self._known.get(tuple(call))
+        return known or self._pack(call, arrays)
+
+    def _pack(self, call: list[Any], arrays: Sequence[Any]) -> tuple[bytes, bool]:
+        """The same for a call that is not known: by its scalar and the addresses of its arrays."""
+        packed = None not in call
+        addresses = call[1:] if packed else [pointer(array) for array in arrays]
+        layout = None if packed else tuple(map(strides_in_elements, self._tensors(arrays)))
+        start = self._call.pack(*self._order(addresses), call[0])
+        rest, aligned = self._rests.get(layout) or self._describe(layout)
+        # All addresses in one number: rows are aligned where none has a bit below 16.
+        made = start + rest, aligned and not int.from_bytes(start, "little") & self._low_bits
+        if packed:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            self._known[key] = found
-        return found
+            self._known[tuple(call)] = made
+        return made
 
     def _describe(self, layout: Any) -> tuple[bytes, bool]:
-        """The part that follows from sizes and strides, and whether rows align."""
-        numbers: list[int] = []
+        """The part that follows from sizes and strides, and whether rows align.
+
+        `layout` None: all tensors are packed.
+        """
+        found = dict(zip(self._present, layout or self._packed, strict=True))
         aligned = not any(columns % self._per_vector for columns in self._columns)
-        each = iter(layout or self._packed)
-        for axes in self._axes:
-            strides = next(each) if axes else (1,)
-            along = dict(zip(axes, strides, strict=bool(axes)))
+        for name in self._vectors:
+            *outer, last = found[name]
+            aligned &= last == 1 and not any(stride % self._per_vector for stride in outer)
+        numbers: list[int] = []
+        for name, axes in self._axes.items():
+            along = dict(zip(axes, found.get(name, ()), strict=True))
             numbers += (along.get(axis, 0) for axis in AXES)
-            aligned &= strides[-1] == 1 and not any(s % self._per_vector for s in strides[:-1])
         self._rests[layout] = self._sizes + struct.pack(f"<{len(numbers)}q", *numbers), aligned
         return self._rests[layout]
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from autotune.cuda import CudaSource
+from autotune.cuda.structs import Launches
 from autotune.model.expression import evaluate
 from autotune.model.traits import values
 from autotune_variants.attention.cuda import tiled_space as space
-from autotune_variants.attention.cuda.arguments import ARGUMENTS, Launches, Run, bind
+from autotune_variants.attention.cuda.arguments import ARGUMENTS, Run, bind
 
 SOURCE = CudaSource(Path(__file__).parent / "tiled.cu")
 

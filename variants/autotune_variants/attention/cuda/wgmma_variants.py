@@ -8,10 +8,11 @@ from typing import Any
 
 from autotune import Choice, Intermediate, Pass, Unit
 from autotune.cuda import CudaSource
+from autotune.cuda.structs import Launches
 from autotune.model import Operation
 from autotune.model.expression import evaluate
 from autotune.model.traits import values
-from autotune_variants.attention.cuda.arguments import ARGUMENTS, Launches, Run, bind
+from autotune_variants.attention.cuda.arguments import ARGUMENTS, Run, bind
 from autotune_variants.attention.cuda.declared import declare
 from autotune_variants.attention.cuda.tiled import Macros
 from autotune_variants.attention.cuda.tiled_passes import DELTA, INVERSE, ROW_VECTOR, SHIFT
