@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.errors import StoreUnavailableError, UserError
+from autotune.locks import Lock, after_fork
 from autotune.settings import settings
 from autotune_policies import Snapshot, load_shipped, snapshot_of
 from autotune_tuning_db import StoreError
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("autotune")
 
-_lock = threading.Lock()
+_lock = Lock()
 _reader: Store | None = None
+_of_parents: list[Store] = []
 _said: set[str] = set()
 
 
@@ -133,6 +134,17 @@ def _shared_reader() -> Store:
                 _reader.close()
             _reader = open_store(path, readonly=True)
         return _reader
+
+
+def _in_child() -> None:
+    """SQLite's connections must neither be used nor closed in a forked child."""
+    global _reader
+    if _reader is not None:
+        _of_parents.append(_reader)
+        _reader = None
+
+
+after_fork(_in_child)
 
 
 def _say_once(message: str) -> None:
