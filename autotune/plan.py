@@ -46,7 +46,7 @@ def read_plan(path: Path) -> Plan:
         content = tomllib.loads(path.read_text())
     except OSError as error:
         raise UserError(f"cannot read the plan {path}: {error.strerror or error}.") from None
-    except ValueError as error:  # not TOML, not UTF-8, a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # not TOML or UTF-8, endless numbers, nests
         raise UserError(f"the plan {path} is not TOML: {error}.") from None
     try:
         return _plan(content)

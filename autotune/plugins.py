@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 
 from autotune.errors import UserError
+from autotune.private import gather_caches
 from autotune.settings import settings
 
 GROUP = "autotune.plugins"
@@ -32,6 +33,7 @@ def load_plugins() -> None:
             return
         from importlib.metadata import entry_points
 
+        gather_caches()
         for point in entry_points(group=GROUP):
             try:
                 point.load()
@@ -60,6 +62,7 @@ def load_file(path: str | os.PathLike[str]) -> None:
     with _lock:
         if str(file) in _files:
             return
+        gather_caches()
         spec = importlib.util.spec_from_file_location(name, file)
         if spec is None or spec.loader is None:
             raise UserError(f"plugin file {str(path)!r} is not a Python file.")

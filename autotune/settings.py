@@ -10,18 +10,20 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where things are kept and how strict to be."""
+    """Where things are kept and how strict to be; `moved`: not where such things usually are."""
 
     database: Path
     cache: Path
     frozen: bool
     strict_plugins: bool
+    moved: bool = False
 
 
 def settings() -> Settings:
     """The settings in force.
 
-    AUTOTUNE_HOME moves everything the project writes (database, locks, compiled kernels);
+    AUTOTUNE_HOME moves everything the project writes (database, locks, compiled kernels), and
+    what numba, CuPy and the driver compile for it;
     AUTOTUNE_DB moves the database alone; AUTOTUNE_FROZEN=1 serves from one snapshot for the life
     of the process; AUTOTUNE_STRICT_PLUGINS=1 makes a broken plugin an error.
     """
@@ -36,6 +38,7 @@ def settings() -> Settings:
         cache=cache,
         frozen=_truthy("AUTOTUNE_FROZEN"),
         strict_plugins=_truthy("AUTOTUNE_STRICT_PLUGINS"),
+        moved=bool(home) or data in cache.parents,
     )
 
 
@@ -47,9 +50,9 @@ def _usual_places() -> tuple[Path, Path]:
         names = platformdirs.user_data_dir, platformdirs.user_cache_dir
         data, cache = (Path(name("onf-autotune", appauthor=False)) for name in names)
     except RuntimeError:
-        return _homeless(), _homeless() / "cache"
+        return temporary_place(), temporary_place() / "cache"
     if not data.is_absolute() or not cache.is_absolute():  # `~`, where it stands for nothing
-        return _homeless(), _homeless() / "cache"
+        return temporary_place(), temporary_place() / "cache"
     return data, cache
 
 
@@ -58,10 +61,10 @@ def _place(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        return _homeless() / Path(text).name
+        return temporary_place() / Path(text).name
 
 
-def _homeless() -> Path:
+def temporary_place() -> Path:
     """A folder among temporary files that is this user's own, or one that cannot exist.
 
     Whoever laid out a folder of that name before could choose what is written to.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,12 @@ def private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AUTOTUNE_HOME", str(home))
     monkeypatch.delenv("AUTOTUNE_DB", raising=False)
     monkeypatch.delenv("AUTOTUNE_FROZEN", raising=False)
+    if "NUMBA_CACHE_DIR" not in os.environ:
+        monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # as usual: each test would compile anew
+    for others in ("CUPY_CACHE_DIR", "CUDA_CACHE_PATH"):
+        if others not in os.environ:
+            monkeypatch.setenv(others, "")
+            monkeypatch.delenv(others)  # what is set in the test ends with it
     return home
 
 
