@@ -29,6 +29,17 @@ WORKSPACES = (4, 32)
 """MiB that cuBLAS asks for: before Hopper, and since."""
 
 
+def contiguous(array: Any) -> bool:
+    """Whether a CuPy array or a torch tensor is packed, row after row."""
+    own = getattr(array, "_c_contiguous", None)
+    return bool(array.is_contiguous() if own is None else own)
+
+
+def packed_copy(array: Any) -> Any:
+    """A copy, row after row, in the library of the array."""
+    return array.copy() if hasattr(array, "copy") else array.clone().contiguous()
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where the elements of a matrix are: rows, columns, and steps between them in elements."""

@@ -12,13 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autotune.arrays import array_dtype
 from autotune.cuda.launch import CudaFunction
+from autotune.model import Config, Problem
+from autotune.model.traits import intermediate_shapes
+from autotune.plugins import load_plugins
+from autotune.registry import registry
 
+_SHARED = "extern __shared__ __align__(16) unsigned char shared[];"
 HERE = Path(__file__).parent
 _DRIVER = """#include "warp.h"
 #include "{source}"
+#ifndef CLUSTER
+#define CLUSTER 1
+#endif
 extern "C" void launch(const void* arguments, int blocks, int threads) {{
-  run(blocks, threads, [&] {{ {entry}(*static_cast<const Args*>(arguments)); }});
+  run(blocks, threads, CLUSTER, [&] {{ {entry}(*static_cast<const Args*>(arguments)); }});
 }}
 """
 
@@ -30,7 +39,23 @@ class HostArray:
         self.array = array
         self.data = type("Data", (), {"ptr": array.ctypes.data})
         self.strides, self.itemsize = array.strides, array.itemsize
-        self._c_contiguous = array.flags.c_contiguous
+        self.shape, self._c_contiguous = array.shape, array.flags.c_contiguous
+
+    def reshape(self, *shape: Any) -> HostArray:
+        """A view, as CuPy makes one of a packed array."""
+        assert self._c_contiguous
+        return HostArray(self.array.reshape(*shape))
+
+    def swapaxes(self, one: int, other: int) -> HostArray:
+        """A view."""
+        return HostArray(self.array.swapaxes(one, other))
+
+    def copy(self) -> HostArray:
+        """Packed, as CuPy copies."""
+        return HostArray(self.array.copy())
+
+    def __setitem__(self, key: Any, value: HostArray) -> None:
+        self.array[key] = value.array
 
 
 def compiler() -> str:
@@ -63,9 +88,11 @@ def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, instructions: str) ->
 def _built(function: CudaFunction, folder: Path, instructions: str) -> ctypes.CDLL:
     """The kernel as a library: its files beside the emulated warp, what is PTX replaced."""
     own = folder / f"{function.entry}-{abs(hash(function.macros))}"
+    if own.exists():
+        return ctypes.CDLL(str(own / "kernel.so"))
     own.mkdir()
     for file in function.source.files():
-        text = file.read_text().replace("extern __shared__ __align__(16)", "extern")
+        text = file.read_text().replace(_SHARED, "unsigned char* shared = block->shared;")
         (own / file.name).write_text(text.replace("__shared__", "static"))
     shutil.copy(HERE / "warp.h", own)
     shutil.copy(HERE / instructions, own / "instructions.cuh")
@@ -82,3 +109,70 @@ def _built(function: CudaFunction, folder: Path, instructions: str) -> ctypes.CD
 
 def _spelled(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def run(
+    operation: str,
+    variant: str,
+    sizes: dict[str, int],
+    config: dict[str, Any],
+    dtype: str,
+    *,
+    layout: str = "packed",
+    **flags: Any,
+) -> float:
+    """The largest error of a variant's outputs, over the largest output."""
+    load_plugins()
+    problem = Problem.of(registry.operation(operation), sizes, dtype, **flags)
+    kind, rng = array_dtype(dtype), np.random.default_rng(1)
+    sample = problem.operation.sample
+    drawn = sample(problem, rng) if sample is not None else _normal(problem, rng)
+    given = [_laid_out(each.astype(kind), layout) for each in drawn]
+    outputs = [
+        _laid_out(np.full(each.shape(problem.sizes), np.nan, kind), layout)
+        for each in problem.operation.outputs
+    ]
+    declared = registry.variant(operation, variant)
+    temporaries = [
+        _poisoned(shape, name)
+        for shape, name in intermediate_shapes(declared, problem, Config(config))
+    ]
+    scalars = problem.scalars()
+    built = declared.build(problem, Config(config))
+    built(*map(HostArray, (*given, *outputs, *temporaries)), *scalars)
+    named = dict(zip(problem.operation.scalars, scalars, strict=True))
+    wide = [each.astype("f8") for each in given]
+    right = problem.operation.reference(*wide, **problem.flags, **named)
+    found = right if isinstance(right, tuple) else (right,)
+    return max(
+        float(np.abs(out.astype("f8") - each).max() / max(np.abs(each).max(), 1e-30))
+        for out, each in zip(outputs, found, strict=True)
+    )
+
+
+def few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Grids and blocks of normalisations that are steps of others as small as they may be."""
+    config = {"lanes": 32, "block": 64, "blocks": 2}
+    for user in ("mlp.cuda.whole", "block.cuda.parts"):
+        monkeypatch.setattr(f"autotune_variants.{user}.norm_config", lambda *_: config)
+
+
+def _normal(problem: Problem, rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
+    return [rng.standard_normal(t.shape(problem.sizes)) for t in problem.operation.inputs]
+
+
+def _laid_out(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
+    """Packed, transposed in memory, or besides every second element of each dim ("scattered")."""
+    if layout == "packed":
+        return array
+    step = 2 if layout == "scattered" else 1
+    room = np.zeros([step * size for size in array.shape[::-1]], array.dtype)
+    view = room.T[tuple(slice(None, None, step) for _ in array.shape)]
+    view[...] = array
+    return view
+
+
+def _poisoned(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+    if dtype == "uint8":
+        return np.empty(shape, dtype)
+    return np.full(shape, np.nan, array_dtype(dtype))

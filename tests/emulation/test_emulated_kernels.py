@@ -5,47 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from emulate import HostArray, compiler, emulate
-
-from autotune.arrays import array_dtype
-from autotune.model import Config, Problem
-from autotune.model.traits import intermediate_shapes
-from autotune.plugins import load_plugins
-from autotune.registry import registry
+from emulate import compiler, emulate, run
 
 ERRORS = {"float64": 5e-14, "float32": 1e-6, "bfloat16": 1e-2}
-
-
-def run(
-    operation: str, variant: str, sizes: dict[str, int], config: dict[str, Any], dtype: str
-) -> float:
-    """The largest error of a variant's outputs, over the largest output."""
-    load_plugins()
-    problem = Problem.of(registry.operation(operation), sizes, dtype)
-    kind, rng = array_dtype(dtype), np.random.default_rng(1)
-    given = [
-        rng.standard_normal(each.shape(problem.sizes)).astype(kind)
-        for each in problem.operation.inputs
-    ]
-    outputs = [np.empty(each.shape(problem.sizes), kind) for each in problem.operation.outputs]
-    declared = registry.variant(operation, variant)
-    temporaries = [
-        np.full(shape, np.nan, array_dtype(name))
-        for shape, name in intermediate_shapes(declared, problem, Config(config))
-    ]
-    scalars = problem.scalars()
-    built = declared.build(problem, Config(config))
-    built(*map(HostArray, (*given, *outputs, *temporaries)), *scalars)
-    named = dict(zip(problem.operation.scalars, scalars, strict=True))
-    wide = [each.astype("f8") for each in given]
-    right = problem.operation.reference(*wide, **problem.flags, **named)
-    found = right if isinstance(right, tuple) else (right,)
-    return max(
-        float(np.abs(out.astype("f8") - each).max() / max(np.abs(each).max(), 1e-30))
-        for out, each in zip(outputs, found, strict=True)
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -65,13 +28,43 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: Any) -> None:
 )
 def test_decode_in_splits(dtype: str, shape: tuple[int, ...]) -> None:
     sizes = dict(zip(("B", "H", "Hkv", "N", "D"), shape, strict=True))
-    error = run("decode", "cuda_split", sizes, {"warps": 2, "splits": 2}, dtype)
+    error = run("decode", "cuda_split", sizes, {"warps": 2, "splits": 2, "stages": 0}, dtype)
     assert error < ERRORS[dtype]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "stages"),
+    [
+        ("float64", (1, 2, 1, 170, 16), 2),
+        ("float32", (1, 3, 3, 130, 36), 3),
+        ("bfloat16", (1, 4, 1, 333, 64), 3),
+        ("bfloat16", (1, 1, 1, 260, 40), 4),
+    ],
+)
+def test_decode_with_copies_under_way(dtype: str, shape: tuple[int, ...], stages: int) -> None:
+    sizes = dict(zip(("B", "H", "Hkv", "N", "D"), shape, strict=True))
+    error = run("decode", "cuda_unsplit", sizes, {"warps": 4, "stages": stages}, dtype)
+    assert error < ERRORS[dtype]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "config"),
+    [
+        ("float64", (1, 6, 2, 77, 40), {"warps": 2, "blocks": 2, "stages": 0}),
+        ("float32", (1, 2, 1, 6, 20), {"warps": 1, "blocks": 8, "stages": 0}),
+        ("bfloat16", (1, 9, 1, 333, 72), {"warps": 4, "blocks": 4, "stages": 2}),
+    ],
+    ids=["float64", "float32", "bfloat16"],
+)
+def test_decode_in_clusters(dtype: str, shape: tuple[int, ...], config: dict[str, Any]) -> None:
+    sizes = dict(zip(("B", "H", "Hkv", "N", "D"), shape, strict=True))
+    assert run("decode", "cuda_cluster", sizes, config, dtype) < ERRORS[dtype]
 
 
 def test_decode_unsplit_where_rows_are_not_aligned() -> None:
     sizes = {"B": 1, "H": 2, "Hkv": 1, "N": 50, "D": 7}
-    assert run("decode", "cuda_unsplit", sizes, {"warps": 2}, "bfloat16") < ERRORS["bfloat16"]
+    config = {"warps": 2, "stages": 0}
+    assert run("decode", "cuda_unsplit", sizes, config, "bfloat16") < ERRORS["bfloat16"]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,19 @@
-// Runs a CUDA kernel's source on the host: a thread for each of a block's, one block after another. Threads of a warp
-// meet at every shuffle, as they would on a GPU, so that what a kernel assumes about lanes can be checked without one.
+// Runs a CUDA kernel's source on the host: a thread for each of a block's, one cluster of blocks after another. Threads of
+// a warp meet at every shuffle, as they would on a GPU, so that what a kernel assumes about lanes can be checked without
+// one. Asynchronous copies are made no earlier than they are waited for.
 #pragma once
 #include <algorithm>
 #include <barrier>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <thread>
 #include <vector>
 
+using std::exp;
 using std::exp2;
+using std::fabs;
 using std::max;
 using std::min;
 using std::sqrt;
@@ -19,6 +23,7 @@ using std::sqrt;
 #define __forceinline__ inline
 #define __launch_bounds__(threads)
 #define __grid_constant__
+#define __cluster_dims__(...)
 #define __align__(bytes) alignas(bytes)
 
 struct Index {
@@ -35,11 +40,23 @@ struct Warp {
   std::barrier<> lanes{32};
   unsigned long long word[32][6];  // what each lane shows the others
 };
-inline std::vector<std::unique_ptr<Warp>> warps;
-inline std::unique_ptr<std::barrier<>> block;
-alignas(16) inline unsigned char shared[1 << 18];
+struct Block {
+  std::barrier<> threads;
+  std::vector<Warp> warps;
+  alignas(16) unsigned char shared[1 << 18] = {};
+  explicit Block(int count) : threads(count), warps(count / 32) {}
+};
+struct Cluster {
+  std::barrier<> threads;
+  std::vector<std::unique_ptr<Block>> blocks;
+  Cluster(int size, int count) : threads(size * count) {
+    for (int i = 0; i < size; ++i) blocks.push_back(std::make_unique<Block>(count));
+  }
+};
+inline thread_local Cluster* cluster;
+inline thread_local Block* block;
 
-inline Warp& own_warp() { return *warps[threadIdx.x / 32]; }
+inline Warp& own_warp() { return block->warps[threadIdx.x / 32]; }
 inline int own_lane() { return threadIdx.x % 32; }
 
 // Shows `values` to the warp, lets `read` look at those of all lanes, and goes on when every lane has.
@@ -74,7 +91,39 @@ inline bool __any_sync(unsigned, bool value) {
     return any;
   });
 }
-inline void __syncthreads() { block->arrive_and_wait(); }
+inline void __syncthreads() { block->threads.arrive_and_wait(); }
+inline void __syncwarp() { own_warp().lanes.arrive_and_wait(); }
+
+// Asynchronous copies, in the groups of a thread.
+struct Copy {
+  void* to;
+  const void* from;
+  int bytes;
+};
+inline thread_local std::deque<std::vector<Copy>> groups(1);
+inline void copy_unit(void* to, const void* from, bool exists) { groups.back().push_back({to, exists ? from : nullptr, 16}); }
+inline void commit_copies() { groups.emplace_back(); }
+template <int Groups>
+void wait_copies() {
+  for (; groups.size() > Groups + 1; groups.pop_front()) {
+    for (const Copy& each : groups.front()) {
+      if (each.from) std::memcpy(each.to, each.from, each.bytes);
+      else std::memset(each.to, 0, each.bytes);
+    }
+  }
+}
+
+inline thread_local std::barrier<>::arrival_token* arrived;
+inline void cluster_arrive() { arrived = new std::barrier<>::arrival_token(cluster->threads.arrive()); }
+inline void cluster_wait() {
+  cluster->threads.wait(std::move(*arrived));
+  delete arrived;
+}
+template <typename T>
+void put_remote(T* to, int number, T x) {
+  const auto offset = reinterpret_cast<unsigned char*>(to) - block->shared;
+  *reinterpret_cast<T*>(cluster->blocks[number]->shared + offset) = x;
+}
 
 template <typename To, typename From>
 To bits_as(From from) {
@@ -87,6 +136,7 @@ template <typename T>
 T __ldg(const T* from) {
   return *from;
 }
+inline unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
 inline float __uint_as_float(unsigned x) { return bits_as<float>(x); }
 inline double __longlong_as_double(long long x) { return bits_as<double>(x); }
 inline double __hiloint2double(int high, int low) {
@@ -105,15 +155,14 @@ inline unsigned to_bfloat16(float x) {
 }
 
 template <typename Kernel>
-void run(int blocks, int threads, Kernel kernel) {
-  for (int number = 0; number < blocks; ++number) {
-    block = std::make_unique<std::barrier<>>(threads);
-    warps.clear();
-    for (int i = 0; i < threads; i += 32) warps.push_back(std::make_unique<Warp>());
+void run(int blocks, int threads, int size, Kernel kernel) {
+  for (int first = 0; first < blocks; first += size) {
+    Cluster own(size, threads);
     std::vector<std::thread> running;
-    for (int i = 0; i < threads; ++i) {
-      running.emplace_back([=] {
-        threadIdx.x = i, blockIdx.x = number, blockDim.x = threads;
+    for (int i = 0; i < size * threads; ++i) {
+      running.emplace_back([=, &own] {
+        cluster = &own, block = own.blocks[i / threads].get();
+        threadIdx.x = i % threads, blockIdx.x = first + i / threads, blockDim.x = threads;
         kernel();
       });
     }

@@ -36,6 +36,7 @@ class Case:
 
     dims: tuple[tuple[str, int], ...]
     causal: bool = False
+    residual: bool = False
     layout: str = "packed"
     scale: float | None = None
     gain: float = 1.0  # of all inputs
@@ -51,6 +52,7 @@ class Case:
         words += [f"scale{self.scale}"] if self.scale is not None else []
         words += [f"gain{self.gain:g}"] if self.gain != 1 else []
         words += ["causal"] if self.causal else []
+        words += ["residual"] if self.residual else []
         words += ["shifted"] if self.shifted else []
         return "-".join((*words, *([self.layout] if self.layout != "packed" else [])))
 
@@ -116,7 +118,8 @@ class Candidate:
         load_plugins()
         case = self.case
         operation = registry.operation(self.operation)
-        flags = {"causal": case.causal} if "causal" in operation.flags else {}
+        wanted = {"causal": case.causal, "residual": case.residual}
+        flags = {name: value for name, value in wanted.items() if name in operation.flags}
         return Problem.of(operation, dict(case.dims), self.dtype, layout=case.layout, **flags)
 
     def config(self, device: Any) -> Config | None:

@@ -14,18 +14,24 @@ from autotune_variants.decode import variants as variants_decode
 from autotune_variants.decode.cuda import variants as cuda_decode
 from autotune_variants.mlp import tiled as tiled_mlp
 from autotune_variants.mlp import whole_variants as whole_mlp
+from autotune_variants.mlp.cuda import tiled_variants as cuda_tiled_mlp
+from autotune_variants.mlp.cuda import whole_variants as cuda_whole_mlp
 from autotune_variants.native import variants as variants_native
 from autotune_variants.norm import variants as variants_norm
 from autotune_variants.norm.cuda import variants as cuda_norm
 
 # isort: split
 from autotune_variants.block import variants as variants_block  # composed of all the others
+from autotune_variants.block.cuda import variants as cuda_block
 
 __all__ = [
     "append",
     "arrangements_variants",
+    "cuda_block",
     "cuda_decode",
     "cuda_norm",
+    "cuda_tiled_mlp",
+    "cuda_whole_mlp",
     "plain",
     "proposals",
     "tiled",

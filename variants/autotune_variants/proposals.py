@@ -1,4 +1,4 @@
-"""What `autotune tune` measures when nothing is named: attention, training and decode."""
+"""What `autotune tune` measures when nothing is named: attention, decode, MLP and block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Proposal = tuple[str, Mapping[str, int], str, bool]
 
 
 def problems(device: Device) -> Iterator[Problem]:
-    """On a CPU eight problems, about four minutes on two cores; on a GPU about forty."""
+    """On a CPU eight problems, about four minutes on two cores; on a GPU 47."""
     known = {operation.name: operation for operation in registry.operations()}
     proposed = _on_gpu() if device.kind == "cuda" else _on_cpu()
     for name, sizes, dtype, causal in proposed:
@@ -38,7 +38,7 @@ def _on_cpu() -> Iterator[Proposal]:
 def _on_gpu() -> Iterator[Proposal]:
     # The study's problem, and the same in the dtypes that models train in.
     for dtype in ("float64", "float32", "bfloat16"):
-        for n in (512, 1024, 2048, 4096, 8192, 16384):
+        for n in (512, 1024, 2048, 4096, 8192):
             yield "attention_train", {"B": 2, "H": 1, "N": n, "D": 64}, dtype, False
         for n in (512, 2048, 8192):
             yield "attention", {"B": 2, "H": 1, "N": n, "D": 64}, dtype, False
@@ -54,6 +54,16 @@ def _on_gpu() -> Iterator[Proposal]:
     for n in (1024, 4096):
         yield "attention_train", {**grouped, "N": n}, "bfloat16", True
         yield "attention", {**grouped, "N": n}, "bfloat16", True
+    # Long caches: a batch of grouped heads, and a single one.
+    cache = {"B": 16, "H": 32, "Hkv": 8, "N": 65_536, "D": 128}
+    yield "decode", cache, "bfloat16", False
+    yield "decode", {"B": 1, "H": 1, "N": 1_048_576, "D": 64}, "float64", False
+    # The study's MLP, and its block after the parts of it; the widths of a model's MLP.
+    for dtype in ("float64", "float32"):
+        yield "norm_mlp_train", {"N": 8192, "D": 64, "F": 256}, dtype, False
+        yield "transformer_block_train", {"B": 2, "N": 2048, "D": 64, "F": 256}, dtype, False
+    yield "gated_mlp", {"N": 8192, "D": 4096, "F": 14_336}, "bfloat16", False
+    yield "rmsnorm", {"N": 8192, "D": 4096}, "bfloat16", False
 
 
 registry.add_proposal(problems)

@@ -32,11 +32,11 @@ class Parts:
     Raises ConstraintError when no variant of a part fits into the room.
     """
 
-    def __init__(self, problem: Any, room_bytes: int) -> None:
+    def __init__(self, problem: Any, room_bytes: int, device: str = "cpu") -> None:
         sizes = problem.sizes
         self._options: dict[str, Any] = {
             "dtype": problem.dtype,
-            "device": "cpu",
+            "device": device,
             "deterministic": True,
             "max_workspace": max(room_bytes - PADDING, 0),
         }

@@ -33,10 +33,14 @@ struct Strides {
 struct Args {
   const Data *x, *weight, *grad_out;
   Data *out, *grad_x, *grad_weight;
-  Real* parts;  // [blocks, DIM]: every block's share of grad_weight
+  Real* parts;         // [blocks, DIM]: every block's share of grad_weight
+  const Data* added;   // null, or what is added to x before it is normalised
+  Data* sum;           // null, or where that sum goes
+  const Data* above;   // null, or what is added to grad_x
   double eps;
   i64 rows, blocks;
   Strides x_strides, weight_strides, grad_out_strides, out_strides, grad_x_strides, grad_weight_strides;
+  Strides added_strides, sum_strides, above_strides;
 };
 
 constexpr int kGroups = THREADS / LANES;                       // rows of a block at a time
@@ -86,6 +90,13 @@ __device__ __forceinline__ void store(Data* row, i64 stride, const Real (&held)[
   }
 }
 
+__device__ __forceinline__ void add(Real (&held)[kHeld], const Data* row, i64 stride) {
+  Real more[kHeld];
+  load(more, row, stride);
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) held[i] += more[i];
+}
+
 // Over the threads of a row, the same in each of them. All rows of a block call it together.
 __device__ __forceinline__ Real over_row(Real x, Real* space) {
 #pragma unroll
@@ -118,10 +129,22 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalise(const __grid_con
     const i64 row = (round * a.blocks + blockIdx.x) * kGroups + threadIdx.x / LANES;
     const i64 read = row < a.rows ? row : 0;  // threads without a row go along
     load(x, a.x + read * a.x_strides.n, a.x_strides.d);
+    if (a.added) add(x, a.added + read * a.added_strides.n, a.added_strides.d);
+    if (a.sum && row < a.rows) store(a.sum + row * a.sum_strides.n, a.sum_strides.d, x);
     const Real factor = inverse_root(x, a.eps, space);
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) x[i] *= factor * weight[i];
     if (row < a.rows) store(a.out + row * a.out_strides.n, a.out_strides.d, x);
+  }
+}
+
+// x + added of every row, for a residual without a normalisation.
+extern "C" __global__ void __launch_bounds__(THREADS) add_rows(const __grid_constant__ Args a) {
+  Real x[kHeld];
+  for (i64 row = blockIdx.x * static_cast<i64>(kGroups) + threadIdx.x / LANES; row < a.rows; row += a.blocks * kGroups) {
+    load(x, a.x + row * a.x_strides.n, a.x_strides.d);
+    add(x, a.added + row * a.added_strides.n, a.added_strides.d);
+    store(a.sum + row * a.sum_strides.n, a.sum_strides.d, x);
   }
 }
 
@@ -150,6 +173,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward_rows(const __grid
     product = over_row(product, space) / DIM;
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) g[i] = (g[i] - x[i] * product) * factor;
+    if (a.above) add(g, a.above + read * a.above_strides.n, a.above_strides.d);
     if (row < a.rows) store(a.grad_x + row * a.grad_x_strides.n, a.grad_x_strides.d, g);
   }
   for (int turn = 0; turn < kGroups; ++turn) {  // in the order of the groups: always the same sums
@@ -165,12 +189,19 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward_rows(const __grid
   for (int d = threadIdx.x; d < DIM; d += THREADS) a.parts[blockIdx.x * static_cast<i64>(DIM) + d] = sums[d];
 }
 
-// grad_weight from the shares, in the order of the blocks.
+// grad_weight from the shares: a warp for each 32 features and each of the block's slices of the shares, whose sums are
+// added in order.
 extern "C" __global__ void __launch_bounds__(THREADS) sum_parts(const __grid_constant__ Args a) {
-  const int d = blockIdx.x * THREADS + threadIdx.x;
-  if (d >= DIM) return;
+  __shared__ Real sums[THREADS];
+  const int d = blockIdx.x * 32 + threadIdx.x % 32;
   Real sum = 0;
+  if (d < DIM) {
 #pragma unroll 8
-  for (i64 block = 0; block < a.blocks; ++block) sum += a.parts[block * DIM + d];
+    for (i64 block = threadIdx.x / 32; block < a.blocks; block += THREADS / 32) sum += a.parts[block * DIM + d];
+  }
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x >= 32 || d >= DIM) return;
+  for (int slice = 1; slice < THREADS / 32; ++slice) sum += sums[slice * 32 + threadIdx.x];
   a.grad_weight[d * a.grad_weight_strides.d] = narrow(sum);
 }

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from autotune import Choice, Intermediate, Pass, PowerOfTwo, variant
-from autotune.cuda import CudaSource
-from autotune.cuda.structs import VECTOR, ArgumentStruct, Launches, bind
+from autotune_variants.norm.cuda.launches import STORAGE, norm_launches
 from autotune_variants.norm.operations import rmsnorm, rmsnorm_backward
 
-SOURCE = CudaSource(Path(__file__).parent / "norm.cu")
-
 Run = Callable[..., None]
-
-_STORAGE = {"float64": 0, "bfloat16": 1, "float16": 2, "float32": 3}
-_AXES = {
-    **dict.fromkeys(("x", "grad_out", "out", "grad_x"), "nd"),
-    **dict.fromkeys(("weight", "grad_weight"), "d"),
-}
-_POINTERS = ("x", "weight", "grad_out", "out", "grad_x", "grad_weight", "parts")
-_STRIDED = ("x", "weight", "grad_out", "out", "grad_x", "grad_weight")
 
 _TUNABLES = (
     Choice("lanes", (32, 64, 128, 256, 512), default=32, ordered=True),  # threads of a row
@@ -38,7 +26,7 @@ _ADMITTED = (
 )
 _DECLARED: dict[str, Any] = {
     "device": "cuda",
-    "dtypes": tuple(_STORAGE),
+    "dtypes": tuple(STORAGE),
     "tunables": _TUNABLES,
     "constraints": _ADMITTED,
 }
@@ -47,41 +35,8 @@ _DECLARED: dict[str, Any] = {
 def _build(
     problem: Any, config: Mapping[str, Any], names: tuple[str, ...], entries: tuple[str, ...]
 ) -> Run:
-    rows, features = problem.sizes["N"], problem.sizes["D"]
-    shapes = {
-        name: (rows, features) if axes == "nd" else (features,) for name, axes in _AXES.items()
-    }
-    blocks, threads = int(config["blocks"]), int(config["block"])
-    arguments = ArgumentStruct(
-        names,
-        pointers=_POINTERS,
-        strided={name: _AXES[name] for name in _STRIDED},
-        shapes=shapes,
-        sizes=(rows, blocks),
-        itemsize=problem.itemsize,
-    )
-    grids = {"sum_parts": -(-features // threads)}
-    shared = {"backward_rows": features * max(problem.itemsize, 4)}
-
-    def plan(aligned: bool) -> Launches:
-        macros = {
-            "STORAGE": _STORAGE[problem.dtype],
-            "DIM": features,
-            "LANES": config["lanes"],
-            "THREADS": threads,
-            "VECTOR": VECTOR // problem.itemsize if aligned else 1,
-        }
-        return [
-            SOURCE.kernel(entry, macros).launcher(
-                grid=(grids.get(entry, blocks), 1, 1),
-                block=(threads, 1, 1),
-                shared=shared.get(entry, 0),
-                arguments=arguments.code,
-            )
-            for entry in entries
-        ]
-
-    return bind(arguments, plan, likely=features * problem.itemsize % VECTOR == 0)
+    sizes = problem.sizes["N"], problem.sizes["D"]
+    return norm_launches(sizes, problem.dtype, config, names, entries)
 
 
 @variant(

@@ -1,0 +1,43 @@
+// What the MLP's instructions.cuh has in PTX, by what its manual says that lanes hold.
+#pragma once
+#if STORAGE == 1
+inline Real wide(Data x) { return from_bfloat16(x); }
+inline Data narrow(Real x) { return static_cast<Data>(to_bfloat16(x)); }
+#elif STORAGE == 2
+inline Real wide(Data x) { return static_cast<Real>(bits_as<_Float16>(x)); }
+inline Data narrow(Real x) { return bits_as<Data>(static_cast<_Float16>(x)); }
+#else
+inline Real wide(Data x) { return x; }
+inline Data narrow(Real x) { return x; }
+#endif
+
+template <int Bytes>
+void copy_async(void* to, const void* from, bool inside) {
+  groups.back().push_back({to, inside ? from : nullptr, Bytes});
+}
+
+// m16n8k4: lane 4 g + t holds A[g][t], A[g + 8][t] and B[t][g], and C[g][2 t], C[g][2 t + 1] and those of row g + 8.
+inline void multiply_double(double (&c)[4], double top, double bottom, double b) {
+  const double values[3] = {top, bottom, b};
+  exchanged(values, [&](auto shown) {
+    for (int e = 0; e < 4; ++e) {
+      const int row = own_lane() / 4 * 4, column = (2 * (own_lane() % 4) + (e & 1)) * 4;
+      for (int k = 0; k < 4; ++k) c[e] += shown(row + k, e >> 1) * shown(column + k, 2);
+    }
+    return 0;
+  });
+}
+
+// m16n8k8 of TF32 numbers, of which the hardware reads the upper 19 bits: as m16n8k4, columns and rows from 4 on in the
+// second half of the registers.
+inline void multiply_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  const unsigned values[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  exchanged(values, [&](auto shown) {
+    const auto number = [&](int lane, int i) { return bits_as<float>(shown(lane, i) & 0xffffe000u); };
+    for (int e = 0; e < 4; ++e) {
+      const int row = own_lane() / 4 * 4, column = (2 * (own_lane() % 4) + (e & 1)) * 4;
+      for (int k = 0; k < 8; ++k) c[e] += number(row + k % 4, (e >> 1) + k / 4 * 2) * number(column + k % 4, 4 + k / 4);
+    }
+    return 0;
+  });
+}

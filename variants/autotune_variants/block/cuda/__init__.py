@@ -1,0 +1,1 @@
+"""The transformer block on CUDA, composed of parts."""

@@ -1,0 +1,1 @@
+"""CUDA kernels of the gated MLP, alone and behind a normalisation."""

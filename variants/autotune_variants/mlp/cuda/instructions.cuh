@@ -1,0 +1,57 @@
+// What C++ has no words for: conversions, asynchronous copies, and products on the matrix units.
+#pragma once
+
+#if STORAGE == 1
+__device__ __forceinline__ Real wide(Data x) { return __uint_as_float(static_cast<unsigned>(x) << 16); }
+__device__ __forceinline__ Data narrow(Real x) {
+  Data y;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+#elif STORAGE == 2
+__device__ __forceinline__ Real wide(Data x) {
+  Real y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+  return y;
+}
+__device__ __forceinline__ Data narrow(Real x) {
+  Data y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+#else
+__device__ __forceinline__ Real wide(Data x) { return x; }
+__device__ __forceinline__ Data narrow(Real x) { return x; }
+#endif
+
+// `Bytes` (4, 8 or 16) from global to shared memory; zeros where not `inside`, and then nothing is read.
+template <int Bytes>
+__device__ __forceinline__ void copy_async(void* to, const void* from, bool inside) {
+  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(Bytes), "r"(inside ? Bytes : 0) : "memory");
+}
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most `Groups` of this thread's groups of copies are under way.
+template <int Groups>
+__device__ __forceinline__ void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
+}
+
+// c += a b, 16x8 by 4 rows of b: a[g, t], a[g + 8, t]; b[t, g] for lane 4 g + t.
+__device__ __forceinline__ void multiply_double(double (&c)[4], double top, double bottom, double b) {
+#if __CUDA_ARCH__ >= 900
+  asm("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+      : "d"(top), "d"(bottom), "d"(b));
+#else
+  asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};" : "+d"(c[0]), "+d"(c[1]) : "d"(top), "d"(b));
+  asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};" : "+d"(c[2]), "+d"(c[3]) : "d"(bottom), "d"(b));
+#endif
+}
+
+// c += a b, 16x8 by 8 rows of b, of TF32 numbers: a[g, t], a[g + 8, t], a[g, t + 4], a[g + 8, t + 4]; b[t, g], b[t + 4, g].
+__device__ __forceinline__ void multiply_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}

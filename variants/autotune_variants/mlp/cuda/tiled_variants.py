@@ -1,0 +1,184 @@
+"""Variants that hold a tile of tokens on chip: one launch for the output, three for gradients.
+
+The gradients of the weights are sums over all tokens: each share of the tokens sums for itself,
+and the shares are summed in order. Hidden activations are computed once for out and grad_x, and
+once more for the weights: they never lie in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from autotune import Choice, Intermediate, Pass, Unit, variant
+from autotune_variants.mlp.cuda.tiled import TILE, tiled
+from autotune_variants.mlp.operations import (
+    gated_mlp,
+    gated_mlp_backward,
+    gated_mlp_train,
+    norm_mlp,
+    norm_mlp_train,
+)
+
+Run = Callable[..., None]
+
+
+class Family(NamedTuple):
+    """What multiplies, and the defaults that go with it."""
+
+    name: str
+    doc: str
+    dtypes: tuple[str, ...]
+    unit: Unit
+    partners: int
+
+
+FAMILIES = (
+    Family("cuda_dmma", "float64 matrix units", ("float64",), Unit("matrix"), 2),
+    Family(
+        "cuda_tf32x3",
+        "three TF32 products for one of float32",
+        ("float32",),
+        Unit("matrix", "tf32", 3),
+        1,
+    ),
+    Family(
+        "cuda_mma",
+        "TF32 products, exact for 16-bit operands",
+        ("bfloat16", "float16"),
+        Unit("matrix", "tf32"),
+        1,
+    ),
+)
+
+_TOKENS, _TILES = "16*row_warps", "ceil_div(N, 16*row_warps)"
+_FEATURES = "(16*feature_warps // partners)"
+_CHUNKS = f"ceil_div(F, {_FEATURES})"
+_WEIGHTS = ("w_gate", "w_up", "w_down")
+_GRADS = tuple(f"grad_{name}" for name in _WEIGHTS)
+
+# Bytes of shared memory: TokenTiles in tiled_tokens.cuh, WeightTiles in tiled_weights.cuh.
+_REAL = "max(itemsize, 4)"
+_DEPTH = "(ceil_div(D, 16)*16)"
+_PITCH = f"(ceil_div({_DEPTH}*{_REAL}, 128)*128 // {_REAL})"
+_CHUNK_SIZE = f"(2*{_DEPTH}*chunk + chunk*{_PITCH})"
+_EXCHANGE = "(0 if partners == 1 else 48*step*(feature_warps // partners))"
+
+_ADMITTED = ("compute >= 80", "min(D, F) >= 1", "D <= 64")
+_TOKEN_TUNABLES = (
+    Choice("row_warps", (2, 4, 8), default=4, ordered=True),
+    Choice("split_warps", (1, 2, 4), default=2, ordered=True),
+    Choice("chunk", (32, 64), default=32, ordered=True),
+)
+_TOKEN_RULES = (
+    "row_warps*split_warps <= 8",
+    "chunk >= 16*split_warps",
+)
+_WEIGHT_RULES = (
+    f"{_FEATURES} * {_REAL} % 128 == 0",
+    f"partners == 1 or {_DEPTH} in (16, 32, 64)",
+    "partners == 2 or step == 16",
+    "itemsize < 8 or D <= 32 or partners == 2",
+    f"shares == 8 or shares*{TILE} <= N",
+    f"shares == 8 or shares*{_CHUNKS} <= 4*sms",
+    f"{_REAL}*(2*{_DEPTH}*{_FEATURES} + {_FEATURES}*{_PITCH} + {4 * TILE}*{_PITCH}"
+    f" + {_EXCHANGE}) <= shared_per_block",
+)
+
+
+def _token_bytes(gradients: bool) -> str:
+    tiles = 2 if gradients else 1
+    return (
+        f"{_REAL}*({tiles}*{_TOKENS}*{_PITCH} + 2*{_CHUNK_SIZE} + {_TOKENS} + row_warps*{_DEPTH})"
+        " <= shared_per_block"
+    )
+
+
+def _passes(norm: bool, gradients: bool, with_out: bool) -> tuple[Pass, ...]:
+    """One sweep over the tokens; where gradients are wanted another, and the sums of its shares."""
+    z = "z" if norm else "x"
+    # Where x is normalised it is read again for grad_x, which the cache may spare.
+    again = 1 if norm and gradients else 0
+    reads = {"x": f"1 + {again}", **dict.fromkeys(_WEIGHTS, _TILES)}
+    writes = {"out": "owned"} if with_out else {}
+    if norm:
+        reads["weight"] = _TILES
+    if gradients:
+        reads["grad_out"] = 1
+        writes["grad_x"] = "owned"
+    if norm and gradients:
+        writes |= {"z": "owned", "weight_parts": "reduction"}
+    flops = (6 if with_out else 4) + (6 if gradients else 0)
+    tokens = Pass(
+        "tokens",
+        parallel={"N": _TOKENS},
+        sequential={"F": "chunk"},
+        reads=reads,
+        writes=writes,
+        flops=f"{flops}*N*D*F",
+    )
+    if not gradients:
+        return (tokens,)
+    return (
+        tokens,
+        Pass(
+            "weights",
+            parallel={"F": _FEATURES, "N": "ceil_div(N, shares)"},
+            sequential={"N": TILE},
+            reads={z: _CHUNKS, "grad_out": _CHUNKS, **dict.fromkeys(_WEIGHTS, "shares")},
+            writes={"parts": "reduction"},
+            flops="12*N*D*F",
+        ),
+        Pass(
+            "combine",
+            reads=("parts", *(("weight_parts",) if norm else ())),
+            writes=dict.fromkeys((*(("grad_weight",) if norm else ()), *_GRADS), "owned"),
+        ),
+    )
+
+
+def _temporaries(norm: bool) -> tuple[Intermediate, ...]:
+    parts = Intermediate("parts", ("shares", 3, "F", "D"), "accumulator")
+    if not norm:
+        return (parts,)
+    weight_parts = Intermediate("weight_parts", (_TILES, "D"), "accumulator")
+    return (Intermediate("z", ("N", "D")), parts, weight_parts)
+
+
+def _declare(operation: Any, family: Family) -> None:
+    inputs = {tensor.name for tensor in operation.inputs}
+    norm, gradients = "weight" in inputs, "grad_out" in inputs
+    with_out = "out" in {tensor.name for tensor in operation.outputs}
+    arrays = _temporaries(norm) if gradients else ()
+    names = tuple(array.name for array in arrays)
+    tunables, rules = _TOKEN_TUNABLES, (*_ADMITTED, *_TOKEN_RULES, _token_bytes(gradients))
+    if gradients:
+        rules = (*rules, *_WEIGHT_RULES)
+        tunables = (
+            *tunables,
+            Choice("feature_warps", (4, 8), default=8, ordered=True),
+            Choice("partners", (1, 2), default=family.partners, ordered=True),
+            Choice("step", (16, 32), default=16, ordered=True),
+            Choice("shares", (8, 16, 33, 66, 132), default=33, ordered=True),
+        )
+
+    def build(problem: Any, config: Mapping[str, Any]) -> Run:
+        return tiled(problem, config, names)
+
+    build.__doc__ = f"A tile of tokens on chip, weights passing by: {family.doc}."
+    variant(
+        operation,
+        family.name,
+        device="cuda",
+        dtypes=family.dtypes,
+        passes=_passes(norm, gradients, with_out),
+        intermediates=arrays,
+        tunables=tunables,
+        constraints=rules,
+        unit=family.unit,
+    )(build)
+
+
+for _operation in (gated_mlp, gated_mlp_backward, gated_mlp_train, norm_mlp, norm_mlp_train):
+    for _family in FAMILIES:
+        _declare(_operation, _family)
