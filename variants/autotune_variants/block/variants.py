@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotune import Intermediate, Pass, Placement, PowerOfTwo, Threads, variant
+from autotune import Intermediate, Pass, PowerOfTwo, Threads, variant
 from autotune.model import Variant
 from autotune.model.expression import evaluate
 from autotune.registry import registry
@@ -165,7 +165,9 @@ def _declare(operation: Any, name: str, doc: str, *, fused: bool) -> None:
         dtypes=("float32", "float64"),
         passes=(*halves, *(_backward(projected) if train else ())),
         intermediates=arrays,
-        tunables=(PowerOfTwo("room", 1, 16, default=2), Threads(), Placement()),
+        # Threads are those of BLAS. No placement: it would pin the caller, who is also a thread of
+        # every part, and whose mask the threads that a part starts inherit.
+        tunables=(PowerOfTwo("room", 1, 16, default=2), Threads()),
         blas="parallel",
         parts=PARTS,
     )(build)

@@ -11,6 +11,25 @@ static inline int64_t multiple(int64_t count, int64_t of)
     return (count + of - 1) / of * of;
 }
 
+#ifdef __clang__
+/* clang does not vectorise a loop around another loop: a strip is a value here. */
+typedef REAL strip __attribute__((vector_size(64), aligned(sizeof(REAL)), may_alias));
+
+/* Eight rows of one strip. */
+static void add_strip(REAL *restrict c, const REAL *restrict a, const REAL *restrict b,
+                      int64_t columns, int64_t terms, int64_t step)
+{
+    strip sums[ROWS] = {{0}};
+    for (int64_t t = 0; t < terms; t++) {
+        const strip x = *(const strip *)(b + t * STRIP);
+#pragma clang loop unroll(full)
+        for (int64_t i = 0; i < ROWS; i++)
+            sums[i] += a[i * step + t] * x;
+    }
+    for (int64_t i = 0; i < ROWS; i++)
+        *(strip *)(c + i * columns) += sums[i];
+}
+#else
 /* Eight rows of one strip. */
 static void add_strip(REAL *restrict c, const REAL *restrict a, const REAL *restrict b,
                       int64_t columns, int64_t terms, int64_t step)
@@ -43,6 +62,7 @@ static void add_strip(REAL *restrict c, const REAL *restrict a, const REAL *rest
         c[7 * columns + j] += s7;
     }
 }
+#endif
 
 /* c += a b: (rows, terms) by (terms, columns), each sum from 0. Rows of c follow each other, those
    of a are `step` apart, and b is cut into strips of STRIP columns, one behind the other. rows are
