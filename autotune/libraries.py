@@ -44,6 +44,14 @@ class Library(Protocol):
         """Whether an array may be written into."""
         ...
 
+    def overlap(self, one: Any, other: Any) -> bool:
+        """Whether two arrays may share memory: their addresses reach into each other."""
+        ...
+
+    def copy(self, array: Any) -> Any:
+        """A copy with memory of its own."""
+        ...
+
     def maker(self, forms: Sequence[Form], place: int | None) -> Maker:
         """A function that makes uninitialised arrays of these forms, from the library's pool."""
         ...
@@ -92,6 +100,16 @@ class NumpyArrays:
         """By its flags."""
         return bool(array.flags.writeable)
 
+    def overlap(self, one: Any, other: Any) -> bool:
+        """By `numpy.may_share_memory`."""
+        import numpy as np
+
+        return np.may_share_memory(one, other)
+
+    def copy(self, array: Any) -> Any:
+        """A packed one."""
+        return array.copy()
+
     def maker(self, forms: Sequence[Form], place: int | None) -> Maker:
         """By `numpy.empty`."""
         import numpy as np
@@ -128,6 +146,22 @@ def carved(workspace: Any, offset: int, shape: tuple[int, ...], dtype: Any) -> A
 
     stop = offset + math.prod(shape) * dtype.itemsize
     return workspace[offset:stop].view(dtype).reshape(shape)
+
+
+def reach_into(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether two ranges of addresses, each from its first byte to one past its last, meet."""
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def extent(
+    address: int, shape: Sequence[int], strides: Sequence[int], itemsize: int
+) -> tuple[int, int]:
+    """The addresses of an array's first byte and of one past its last; strides in elements."""
+    if 0 in shape:
+        return address, address
+    steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+    first = address + itemsize * sum(step for step in steps if step < 0)
+    return first, address + itemsize * (sum(step for step in steps if step > 0) + 1)
 
 
 known: dict[type, Library] = {}
