@@ -99,8 +99,8 @@ def _passes(norm: bool, gradients: bool, with_out: bool) -> tuple[Pass, ...]:
     z = "z" if norm else "x"
     # Where x is normalised it is read again for grad_x, which the cache may spare.
     again = 1 if norm and gradients else 0
-    reads = {"x": f"1 + {again}", **dict.fromkeys(_WEIGHTS, _TILES)}
-    writes = {"out": "owned"} if with_out else {}
+    reads: dict[str, Any] = {"x": 1 + again, **dict.fromkeys(_WEIGHTS, _TILES)}
+    writes: dict[str, Any] = {"out": "owned"} if with_out else {}
     if norm:
         reads["weight"] = _TILES
     if gradients:
@@ -151,16 +151,13 @@ def _declare(operation: Any, family: Family) -> None:
     with_out = "out" in {tensor.name for tensor in operation.outputs}
     arrays = _temporaries(norm) if gradients else ()
     names = tuple(array.name for array in arrays)
-    tunables, rules = _TOKEN_TUNABLES, (*_ADMITTED, *_TOKEN_RULES, _token_bytes(gradients))
-    if gradients:
-        rules = (*rules, *_WEIGHT_RULES)
-        tunables = (
-            *tunables,
-            Choice("feature_warps", (4, 8), default=8, ordered=True),
-            Choice("partners", (1, 2), default=family.partners, ordered=True),
-            Choice("step", (16, 32), default=16, ordered=True),
-            Choice("shares", (8, 16, 33, 66, 132), default=33, ordered=True),
-        )
+    of_weights = (
+        Choice("feature_warps", (4, 8), default=8, ordered=True),
+        Choice("partners", (1, 2), default=family.partners, ordered=True),
+        Choice("step", (16, 32), default=16, ordered=True),
+        Choice("shares", (8, 16, 33, 66, 132), default=33, ordered=True),
+    )
+    rules = (*_ADMITTED, *_TOKEN_RULES, _token_bytes(gradients))
 
     def build(problem: Any, config: Mapping[str, Any]) -> Run:
         return tiled(problem, config, names)
@@ -173,8 +170,8 @@ def _declare(operation: Any, family: Family) -> None:
         dtypes=family.dtypes,
         passes=_passes(norm, gradients, with_out),
         intermediates=arrays,
-        tunables=tunables,
-        constraints=rules,
+        tunables=(*_TOKEN_TUNABLES, *(of_weights if gradients else ())),
+        constraints=(*rules, *(_WEIGHT_RULES if gradients else ())),
         unit=family.unit,
     )(build)
 

@@ -135,7 +135,8 @@ def run_whole(problem: Any, config: Mapping[str, Any], temporaries: tuple[str, .
 
     def run(*arguments: Any) -> None:
         arrays = dict(zip(names, arguments, strict=False))
-        plan, copied = plans[None], {}
+        plan: _Plan = plans[None]
+        copied: dict[str, Any] = {}
         if not all(map(contiguous, arguments[: len(given)])):
             plan, copied = read(arrays)
         if before is not None:
