@@ -26,8 +26,8 @@ _DRIVER = """#include "warp.h"
 #ifndef CLUSTER
 #define CLUSTER 1
 #endif
-extern "C" void launch(const void* arguments, int blocks, int threads) {{
-  run(blocks, threads, CLUSTER, [&] {{ {entry}(*static_cast<const Args*>(arguments)); }});
+extern "C" void launch(const void* arguments, int x, int y, int z, int threads) {{
+  run({{x, y, z}}, threads, CLUSTER, [&] {{ {entry}(*static_cast<const Args*>(arguments)); }});
 }}
 """
 
@@ -78,7 +78,7 @@ def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, instructions: str) ->
             assert f"S{len(packed)}" == arguments
             assert shared <= 1 << 18
             kept = ctypes.create_string_buffer(packed, len(packed))
-            library.launch(kept, int(grid[0]), int(block[0]))
+            library.launch(kept, *(int(each) for each in grid), int(block[0]))
 
         return launch
 

@@ -3,11 +3,13 @@
 // one. Asynchronous copies are made no earlier than they are waited for.
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <cmath>
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -27,7 +29,7 @@ using std::sqrt;
 #define __align__(bytes) alignas(bytes)
 
 struct Index {
-  int x;
+  int x = 0, y = 0, z = 0;
 };
 inline thread_local Index threadIdx, blockIdx, blockDim;
 
@@ -113,16 +115,25 @@ void wait_copies() {
   }
 }
 
-inline thread_local std::barrier<>::arrival_token* arrived;
-inline void cluster_arrive() { arrived = new std::barrier<>::arrival_token(cluster->threads.arrive()); }
-inline void cluster_wait() {
-  cluster->threads.wait(std::move(*arrived));
-  delete arrived;
+// What the blocks of a cluster send each other; those that wait for bytes that never come find nothing but NaN.
+inline thread_local std::optional<std::barrier<>::arrival_token> opened;
+inline void open_inbox(unsigned long long* barrier, int bytes) {
+  if (threadIdx.x == 0) *barrier = bytes;
+  opened = cluster->threads.arrive();
 }
+inline void cluster_wait() { cluster->threads.wait(std::move(*opened)); }
 template <typename T>
-void put_remote(T* to, int number, T x) {
-  const auto offset = reinterpret_cast<unsigned char*>(to) - block->shared;
-  *reinterpret_cast<T*>(cluster->blocks[number]->shared + offset) = x;
+void send(T* to, int number, T x, unsigned long long* barrier) {
+  const auto there = [&](auto* own) {
+    return reinterpret_cast<decltype(own)>(reinterpret_cast<unsigned char*>(own) - block->shared + cluster->blocks[number]->shared);
+  };
+  *there(to) = x;
+  std::atomic_ref(*there(barrier)) -= sizeof x;
+}
+inline void wait_inbox(unsigned long long* barrier) {
+  for (int tries = 0; std::atomic_ref(*barrier) != 0; std::this_thread::yield()) {
+    if (++tries == 10'000'000) std::memset(block->shared, 0xff, sizeof block->shared);
+  }
 }
 
 template <typename To, typename From>
@@ -154,15 +165,17 @@ inline unsigned to_bfloat16(float x) {
   return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
+// A grid in clusters of `size` blocks.
 template <typename Kernel>
-void run(int blocks, int threads, int size, Kernel kernel) {
-  for (int first = 0; first < blocks; first += size) {
+void run(Index grid, int threads, int size, Kernel kernel) {
+  for (int number = 0; number < grid.x * grid.y * grid.z; number += size) {
     Cluster own(size, threads);
     std::vector<std::thread> running;
     for (int i = 0; i < size * threads; ++i) {
       running.emplace_back([=, &own] {
         cluster = &own, block = own.blocks[i / threads].get();
-        threadIdx.x = i % threads, blockIdx.x = first + i / threads, blockDim.x = threads;
+        threadIdx.x = i % threads, blockDim.x = threads;
+        blockIdx = {number % grid.x + i / threads, number / grid.x % grid.y, number / grid.x / grid.y};
         kernel();
       });
     }

@@ -9,7 +9,7 @@ from contract import Candidate, Case, candidates, check, check_repeats
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("compiled")]
 
-DECODE = ("cuda_split", "cuda_unsplit")
+DECODE = ("cuda_split", "cuda_unsplit", "cuda_cluster")
 
 
 def case(shape: tuple[int, ...], **unusual: Any) -> Case:
@@ -26,6 +26,7 @@ SHAPES = (
     case((3, 6, 2, 1000, 96), layout="strided"),
     case((1, 20, 2, 129, 128)),
     case((1, 1, 1, 5000, 64)),
+    case((2, 12, 3, 2100, 48)),
     case((2, 32, 8, 513, 128)),
     case((1, 3, 3, 127, 192)),
     case((1, 4, 2, 300, 256)),
@@ -51,7 +52,11 @@ def test_shapes(candidate: Candidate, device: Any, memory: Any) -> None:
     check(candidate, device, memory)
 
 
-@pytest.mark.parametrize("candidate", list(candidates(SHAPES, DECODE, seed=1)), ids=str)
+@pytest.mark.parametrize(
+    "candidate",
+    [each for seed in (1, 2) for each in candidates(SHAPES, DECODE, seed=seed)],
+    ids=str,
+)
 def test_random_configs(candidate: Candidate, device: Any, memory: Any) -> None:
     check(candidate, device, memory)
 

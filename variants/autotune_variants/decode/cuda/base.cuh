@@ -1,4 +1,4 @@
-// What all decode kernels share: arguments, the range of keys of a split, merging of warps and of splits.
+// What all decode kernels share: arguments, units of 16 bytes, the range of keys of a block, the state of a softmax.
 #pragma once
 
 #ifndef STORAGE
@@ -13,14 +13,21 @@
 #ifndef WARPS
 #define WARPS 4       // of a block; each sweeps its own tiles of keys
 #endif
-#ifndef SPLITS
-#define SPLITS 1      // blocks that share the keys of a head; 1 writes the output itself
+#ifndef STAGES
+#define STAGES 0      // tiles of a warp in shared memory, all but one on their way; 0: straight to registers
+#endif
+#ifndef SPLIT
+#define SPLIT 0       // whether blocks share the keys of a head and leave parts for another launch
+#endif
+#ifndef CLUSTER
+#define CLUSTER 1     // blocks that share the keys of a head and add up among themselves
 #endif
 #ifndef ALIGNED
 #define ALIGNED 1     // rows contiguous and 16-byte aligned
 #endif
 
 typedef long long i64;
+typedef unsigned long long u64;
 
 struct Strides {
   i64 b, h, n, d;  // in elements
@@ -40,10 +47,10 @@ typedef float Real, Part;
 struct Args {
   const Data *q_data, *k_data, *v_data;
   Data* out_data;
-  Part* parts;  // [B, Hkv, SPLITS, GROUP, D]: sums of weighted values, weights relative to the split's shift
-  Part* stats;  // [B, Hkv, SPLITS, 2, GROUP]: shift and sum of weights
+  Part* parts;  // [B, Hkv, splits, GROUP, D]: sums of weighted values, weights relative to the split's shift
+  Part* stats;  // [B, Hkv, splits, 2, GROUP]: shift and sum of weights
   double scale;
-  i64 batch, heads, kv_heads, n;
+  i64 batch, heads, kv_heads, n, splits, share;  // share: keys of a split
   Strides q, k, v, out;
 };
 
@@ -56,6 +63,7 @@ constexpr int kUnit = 16 / sizeof(Data);                     // elements of 16 b
 constexpr int kUnits = (HEAD_DIM + kUnit - 1) / kUnit;       // of a row
 constexpr int kKeySteps = (kUnits + 3) / 4;                  // a quad of lanes holds four units of a key
 constexpr int kValueSteps = (kUnits + 7) / 8;                // eight lanes hold eight units of a value
+constexpr int kSums = kValueSteps * kUnit;                   // of a lane, for each of its two queries
 
 struct Lane {
   int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -83,17 +91,14 @@ __device__ __forceinline__ Unit load_unit(const Data* row, i64 stride, int unit,
   return found;
 }
 
-// Which keys a block sweeps, for which queries of which head.
+// Which keys a block sweeps, for which queries of which head. The grid: blocks that share the keys, heads and tiles of
+// their queries, batch.
 struct Task {
-  i64 batch, kv_head, first, last;
-  int split, tile;
+  i64 batch = blockIdx.z, kv_head = blockIdx.y / kQueryTiles, first;
+  int split = blockIdx.x, tile = blockIdx.y % kQueryTiles, count;  // `count` keys from `first` on
   __device__ __forceinline__ explicit Task(const Args& a) {
-    i64 item = blockIdx.x;
-    split = static_cast<int>(item % SPLITS), item /= SPLITS;
-    tile = static_cast<int>(item % kQueryTiles), item /= kQueryTiles;
-    kv_head = item % a.kv_heads, batch = item / a.kv_heads;
-    const i64 share = (a.n + SPLITS - 1) / SPLITS;
-    first = min(split * share, a.n), last = min(first + share, a.n);
+    first = min(split * a.share, a.n);
+    count = static_cast<int>(min(a.share, a.n - first));
   }
   __device__ __forceinline__ int query(int column) const { return tile * kQueries + column; }
 };
@@ -125,67 +130,7 @@ __device__ __forceinline__ Real moved(Real& shift, Real top) {
   return factor;
 }
 
+// Of a score, or of sums that go by a shift, once `shift` counts; nothing where there was no key.
 __device__ __forceinline__ Real weight(Real score, Real shift) {
   return score == -infinity() ? Real(0) : power(score - shift);
 }
-
-// The sums of all warps of a block, and from there to the output or to the split's part. `result(i, e)` are a lane's sums
-// and `place(i, e)` the column of the head they belong to; i runs to kSums, e: query 2t and 2t + 1.
-template <int Sums, typename Result, typename Place>
-__device__ __forceinline__ void finish(const Args& a, const Task& task, const State& state, Real* shared, Result result, Place place) {
-  const Lane lane;
-  const int warp = threadIdx.x / 32;
-  Real* shifts = shared;                               // [WARPS][2][kQueries]
-  Real* sums = shared + WARPS * 2 * kQueries;          // [kQueries][HEAD_DIM], of one warp after another
-  if (lane.g == 0) {
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      shifts[(warp * 2 + 0) * kQueries + 2 * lane.t + e] = state.shift[e];
-      shifts[(warp * 2 + 1) * kQueries + 2 * lane.t + e] = state.sum[e];
-    }
-  }
-  for (int i = threadIdx.x; i < kQueries * HEAD_DIM; i += kThreads) sums[i] = 0;
-  __syncthreads();
-  Real top[2], factor[2];
-#pragma unroll
-  for (int e = 0; e < 2; ++e) {
-    top[e] = -infinity();
-    for (int w = 0; w < WARPS; ++w) top[e] = larger(top[e], shifts[w * 2 * kQueries + 2 * lane.t + e]);
-    factor[e] = state.shift[e] == -infinity() ? Real(0) : power(state.shift[e] - top[e]);
-  }
-  for (int turn = 0; turn < WARPS; ++turn) {  // in the order of the warps: always the same sums
-    if (turn == warp) {
-#pragma unroll
-      for (int i = 0; i < Sums; ++i) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int d = place(i);
-          if (d < HEAD_DIM) sums[(2 * lane.t + e) * HEAD_DIM + d] += factor[e] * result(i, e);
-        }
-      }
-    }
-    __syncthreads();
-  }
-  const i64 part = (task.batch * a.kv_heads + task.kv_head) * SPLITS + task.split;
-  for (int i = threadIdx.x; i < kQueries * HEAD_DIM; i += kThreads) {
-    const int column = i / HEAD_DIM, d = i % HEAD_DIM, query = task.query(column);
-    if (query >= GROUP) break;
-    Real shift = -infinity(), total = 0;
-    for (int w = 0; w < WARPS; ++w) shift = larger(shift, shifts[w * 2 * kQueries + column]);
-    for (int w = 0; w < WARPS; ++w) {
-      const Real own = shifts[w * 2 * kQueries + column];
-      total += own == -infinity() ? Real(0) : shifts[(w * 2 + 1) * kQueries + column] * power(own - shift);
-    }
-    if (SPLITS == 1) {
-      Data* out = a.out_data + task.batch * a.out.b + (task.kv_head * GROUP + query) * a.out.h;
-      narrow(out + d * a.out.d, total == 0 ? Real(0) : sums[i] / total);
-    } else {
-      a.parts[(part * GROUP + query) * HEAD_DIM + d] = static_cast<Part>(sums[i]);
-      if (d) continue;
-      a.stats[(part * 2 + 0) * GROUP + query] = static_cast<Part>(shift);
-      a.stats[(part * 2 + 1) * GROUP + query] = static_cast<Part>(total);
-    }
-  }
-}
-
-constexpr int kSharedNumbers = WARPS * 2 * kQueries + kQueries * HEAD_DIM;

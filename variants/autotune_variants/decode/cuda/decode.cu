@@ -6,19 +6,28 @@
 #include "double.cuh"
 #endif
 
+constexpr int kMergeBytes = kMerging * sizeof(Real);
+constexpr int kAttendShared = kInboxBytes + (kRingBytes > kMergeBytes ? kRingBytes : kMergeBytes);
+#ifdef ATTEND_SHARED
+static_assert(ATTEND_SHARED == kAttendShared, "what the host gives");
+#endif
+
+#if CLUSTER > 1
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(kThreads) attend_cluster(const __grid_constant__ Args a) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  Inbox(shared).open();
+  attend(a, shared);
+}
+#else
 extern "C" __global__ void __launch_bounds__(kThreads) attend_splits(const __grid_constant__ Args a) {
   extern __shared__ __align__(16) unsigned char shared[];
-  attend(a, reinterpret_cast<Real*>(shared));
+  attend(a, shared);
 }
+#endif
 
 constexpr int kCombining = 256;                                                     // threads of a block
 constexpr int kColumns = HEAD_DIM > 128 ? 256 : HEAD_DIM > 64 ? 128 : HEAD_DIM > 32 ? 64 : 32;
 constexpr int kRows = kCombining / kColumns;                                        // splits at a time
-constexpr int kCombineShared = (SPLITS + kRows * kColumns + kCombining / 32) * sizeof(Real);
-#ifdef COMBINE_SHARED
-static_assert(COMBINE_SHARED == kCombineShared, "what the host gives");
-static_assert(ATTEND_SHARED == kSharedNumbers * sizeof(Real), "what the host gives");
-#endif
 
 // Of all threads of a block, the same in each of them; always in the same order.
 template <typename Join>
@@ -33,21 +42,20 @@ __device__ __forceinline__ Real over_block(Real x, Real* space, Join join) {
   return x;
 }
 
-// One block for each query head.
+// One block for each query head of the batch.
 extern "C" __global__ void __launch_bounds__(kCombining) combine_splits(const __grid_constant__ Args a) {
   extern __shared__ __align__(16) unsigned char shared[];
-  Real *factors = reinterpret_cast<Real*>(shared), *sums = factors + SPLITS, *space = sums + kRows * kColumns;
-  const i64 head = blockIdx.x % a.heads, batch = blockIdx.x / a.heads, kv_head = head / GROUP;
-  const int query = static_cast<int>(head % GROUP);
-  const i64 first = (batch * a.kv_heads + kv_head) * SPLITS;
+  const int splits = static_cast<int>(a.splits);
+  Real *factors = reinterpret_cast<Real*>(shared), *sums = factors + splits, *space = sums + kRows * kColumns;
+  const int head = blockIdx.x, query = head % GROUP;
+  const i64 batch = blockIdx.y, first = (batch * a.kv_heads + head / GROUP) * splits;
   const Part* stats = a.stats + first * 2 * GROUP + query;
   Real top = -infinity();
-  for (int i = threadIdx.x; i < SPLITS; i += kCombining) top = larger(top, stats[i * 2 * GROUP]);
+  for (int i = threadIdx.x; i < splits; i += kCombining) top = larger(top, stats[i * 2 * GROUP]);
   top = over_block(top, space, [](Real x, Real y) { return larger(x, y); });
   Real total = 0;
-  for (int i = threadIdx.x; i < SPLITS; i += kCombining) {
-    const Real shift = stats[i * 2 * GROUP];
-    factors[i] = shift == -infinity() ? Real(0) : power(shift - top);
+  for (int i = threadIdx.x; i < splits; i += kCombining) {
+    factors[i] = weight(stats[i * 2 * GROUP], top);
     total += factors[i] * stats[(i * 2 + 1) * GROUP];
   }
   total = over_block(total, space, [](Real x, Real y) { return x + y; });
@@ -56,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(kCombining) combine_splits(const __
   Real sum = 0;
   if (d < HEAD_DIM) {
 #pragma unroll 4
-    for (int i = row; i < SPLITS; i += kRows) sum += factors[i] * parts[static_cast<i64>(i) * GROUP * HEAD_DIM];
+    for (int i = row; i < splits; i += kRows) sum += factors[i] * parts[static_cast<i64>(i) * GROUP * HEAD_DIM];
   }
   sums[threadIdx.x] = sum;
   __syncthreads();
