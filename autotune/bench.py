@@ -75,6 +75,10 @@ class Bench(Protocol):
         """Bring the device to the state in which it is measured."""
         ...
 
+    def occupy(self) -> None:
+        """Give the device work that whatever is called next has to wait for."""
+        ...
+
     def synchronize(self) -> None:
         """Wait for all that was started; raises what it ran into."""
         ...
@@ -150,6 +154,9 @@ class CpuBench:
 
     def settle(self) -> None:
         """Nothing: warming up a candidate wakes a CPU."""
+
+    def occupy(self) -> None:
+        """Nothing: there is no queue."""
 
     def synchronize(self) -> None:
         """Nothing: calls are over when they return."""

@@ -18,6 +18,11 @@ STEAL_LIMIT = 0.02
 SPREAD_LIMIT = 0.15
 WIDTH_LIMIT = 0.1
 """Scatter counts while it leaves the median unknown: short calls scatter on a quiet machine."""
+SLEPT_LIMIT = 0.05
+STOOD_STILL = 0.5
+STANDING_OUT = 20.0
+"""A call that takes so many seconds, and so many times the fastest, was no call like the others."""
+
 _TICK_SECONDS = 0.02
 """What CPU accounting may be off by, per CPU: it counts in ticks of 10 ms, at both ends."""
 
@@ -34,6 +39,7 @@ class Reading:
     own: float
     switches: int
     throttled: int
+    asleep: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,7 @@ class Load:
     steal: float
     switches: int
     throttled: int
+    slept: float = 0.0
 
 
 class Watch:
@@ -64,6 +71,7 @@ class Watch:
             own=time.process_time(),
             switches=_involuntary_switches(),
             throttled=sum(_number(_THROTTLE.format(cpu)) for cpu in self._cpus),
+            asleep=seconds_asleep(),
         )
 
     def load(self, before: Reading, after: Reading) -> Load:
@@ -76,6 +84,7 @@ class Watch:
             steal=max(0.0, after.steal - before.steal - slack) / capacity,
             switches=after.switches - before.switches,
             throttled=after.throttled - before.throttled,
+            slept=after.asleep - before.asleep,
         )
 
 
@@ -88,11 +97,29 @@ def disturbances(samples: Sequence[float], load: Load) -> tuple[str, ...]:
         found.append(f"the hypervisor withheld {load.steal:.0%} of the CPUs")
     if load.throttled:
         found.append("a CPU was throttled")
-    return (*found, *scatter(samples))
+    return (*found, *slept_between(0.0, load.slept), *scatter(samples))
+
+
+def seconds_asleep() -> float:
+    """For how long the machine has been suspended since it started; 0 where that is not told."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return 0.0
+    clocks = time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC
+    since_start, awake = map(time.clock_gettime, clocks)
+    return round(since_start - awake, 3)  # they are read one after the other
+
+
+def slept_between(before: float, after: float) -> tuple[str, ...]:
+    """Whether the machine was suspended: clocks and caches are not what they were before."""
+    slept = after - before
+    return (f"the machine slept for {slept:.3g} s",) if slept > SLEPT_LIMIT else ()
 
 
 def scatter(samples: Sequence[float]) -> tuple[str, ...]:
     """What the times themselves tell of a disturbance, in words."""
+    longest, fastest = max(samples, default=0.0), min(samples, default=0.0)
+    if longest > max(STOOD_STILL, STANDING_OUT * fastest):
+        return (f"one call took {longest:.3g} s, {longest / fastest:.0f} times the fastest",)
     if two_levels(samples) is not None:
         return ("the times fall on two levels",)
     if spread(samples) > SPREAD_LIMIT and median_interval(samples).width > WIDTH_LIMIT:

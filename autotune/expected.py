@@ -27,6 +27,10 @@ SHORT_FLOOR_ULPS = 1.0
 """The same in 16 bits, where sums are wider and only what is stored is rounded."""
 
 
+LOUD, LOUD_SHORT = 16.0, 8.0
+"""Inputs times so many (of float16: the second) overflow what is exponentiated as it is: products
+of two such numbers reach a thousand, whose exponential no dtype can hold."""
+
 PERTURBED_ULPS = 4.0
 """By how much the inputs are moved to see how far rounding alone can carry a result."""
 
@@ -37,13 +41,17 @@ class GateError(AutotuneError):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What an output must be: the reference's values, their magnitude, and the error allowed."""
+    """What an output must be: the reference's values, their magnitude, and the error allowed.
+
+    `representable` tells whether the dtype can hold them, and the plain implementation got there.
+    """
 
     name: str
     values: Array
     magnitude: float
     bound: float
     dtype: np.dtype[Any]
+    representable: bool = True
 
 
 def expected_outputs(buffers: Buffers, *, conditioned: bool = False) -> tuple[Expected, ...]:
@@ -86,8 +94,22 @@ def expected_outputs(buffers: Buffers, *, conditioned: bool = False) -> tuple[Ex
             unavoidable = 0.0
         ulps = FLOOR_ULPS if dtype.itemsize > 2 else SHORT_FLOOR_ULPS
         bound = max(factor * unavoidable, ulps * epsilon(dtype))
-        expected.append(Expected(tensor.name, exact, magnitude, bound, dtype))
+        fits = _fits(exact, dtype) and bool((np.isfinite(rounded) | ~np.isfinite(exact)).all())
+        expected.append(Expected(tensor.name, exact, magnitude, bound, dtype, fits))
     return tuple(expected)
+
+
+def loud_gain(dtype: str) -> float:
+    """What to multiply inputs by to see whether a candidate takes large numbers."""
+    return LOUD_SHORT if dtype == "float16" else LOUD
+
+
+def _fits(values: Array, dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype can hold all finite values."""
+    if not is_floating(dtype):
+        return True
+    with np.errstate(over="ignore"):
+        return bool((np.isfinite(values.astype(dtype)) | ~np.isfinite(values)).all())
 
 
 def _both(

@@ -24,6 +24,7 @@ class Buffers:
 
     problem: Problem
     seed: int
+    gain: float
     inputs: tuple[Guarded, ...]
     fresh: tuple[Guarded, ...]
     scalars: tuple[float, ...]
@@ -103,6 +104,7 @@ def make_buffers(
     buffers = Buffers(
         problem=problem,
         seed=seed,
+        gain=gain,
         inputs=inputs,
         fresh=tuple(_guarded(problem, each, False, memory) for each in operation.fresh_outputs),
         scalars=problem.scalars(),

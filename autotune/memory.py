@@ -6,6 +6,7 @@ import os
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from autotune.arrays import Array, empty_aligned
 
 _PIECE = 1 << 20
+_SLACK = 1 << 20  # the kernel counts pages of each thread in lots
 
 
 class Memory(Protocol):
@@ -48,6 +50,14 @@ class Memory(Protocol):
         """Give back what is not in use."""
         ...
 
+    def confine(self) -> None:
+        """Keep this process from taking all that others may need; what goes beyond fails."""
+        ...
+
+    def peak(self, call: Callable[[], Any]) -> tuple[Any, int | None]:
+        """What a call returns, and the bytes it took at most at one moment, None if unknown."""
+        ...
+
 
 class HostMemory:
     """NumPy arrays."""
@@ -78,6 +88,27 @@ class HostMemory:
     def release(self) -> None:
         """Nothing: freed memory is the system's at once."""
 
+    def confine(self) -> None:
+        """By a limit of the operating system."""
+        from autotune.device.room import confine
+
+        confine()
+
+    def peak(self, call: Callable[[], Any]) -> tuple[Any, int | None]:
+        """By the resident set, which Linux can be told to watch anew; within some MiB.
+
+        Memory that was there before and is used again does not show.
+        """
+        try:
+            Path("/proc/self/clear_refs").write_text("5")
+        except OSError:
+            return call(), None
+        before = _status_bytes("VmRSS")
+        if _status_bytes("VmHWM") - before > _SLACK:  # it was not told after all
+            return call(), None
+        result = call()
+        return result, max(_status_bytes("VmHWM") - before, 0)
+
 
 HOST = HostMemory()
 
@@ -87,6 +118,14 @@ def allowed_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _status_bytes(name: str) -> int:
+    """A size of this process, as the system counts it."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) << 10
+    return 0
 
 
 def _checksum(array: Array) -> int:

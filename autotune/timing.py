@@ -119,9 +119,7 @@ def time_candidate(
         interval = median_interval(samples)
         stop = _stop(samples, interval, plan, spent())
     if interval.median < plan.limit:
-        raise TimingError(
-            f"{interval.median:.3g} s is faster than the physical limit of {plan.limit:.3g} s."
-        )
+        raise TimingError(impossible(interval.median, plan.limit))
     return Timing(tuple(samples), interval, stop, len(warm))
 
 
@@ -165,6 +163,14 @@ def _stop(samples: list[float], interval: Interval, plan: Plan, spent: float) ->
     if spent >= plan.budget and (count >= plan.min_samples or spent >= OVERRUN * plan.budget):
         return "budget"
     return None
+
+
+def impossible(seconds: float, limit: float) -> str:
+    """What a time below the physical limit says."""
+    return (
+        f"{seconds:.3g} s is faster than the physical limit of {limit:.3g} s; "
+        f"not all of the work was done, or the operation declares too much."
+    )
 
 
 def checked(seconds: float) -> float:

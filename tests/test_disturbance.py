@@ -8,7 +8,14 @@ import time
 import pytest
 
 from autotune.device import local_cpu
-from autotune.disturbance import Load, Reading, Watch, disturbances, surroundings
+from autotune.disturbance import (
+    Load,
+    Reading,
+    Watch,
+    disturbances,
+    seconds_asleep,
+    surroundings,
+)
 
 QUIET = Load(foreign=0.0, steal=0.0, switches=3, throttled=0)
 
@@ -83,3 +90,21 @@ def test_clocks_of_this_machine_can_be_read() -> None:
     assert after.own - before.own > 0.0
     assert after.busy >= before.busy
     assert all(isinstance(value, float) for value in surroundings().values())
+
+
+def test_a_machine_that_slept_is_read_from_its_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = {time.CLOCK_MONOTONIC: 100.0, time.CLOCK_BOOTTIME: 100.0}
+    monkeypatch.setattr("autotune.disturbance.time.clock_gettime", clocks.__getitem__)
+    watch = Watch(local_cpu().topology.allowed, local_cpu().topology.online)
+    before = watch.read()
+    clocks[time.CLOCK_BOOTTIME] += 1800.0  # the lid was closed
+    load = watch.load(before, watch.read())
+    assert load.slept == pytest.approx(1800.0)
+    assert "the machine slept for 1.8e+03 s" in disturbances(steady(), load)
+    assert seconds_asleep() == pytest.approx(1800.0)
+
+
+def test_a_process_that_was_stopped_in_a_call_shows_in_that_call() -> None:
+    stopped = (*steady(0.0), 12.0)
+    assert disturbances(stopped, QUIET) == ("one call took 12 s, 1200 times the fastest",)
+    assert disturbances((5.0, 6.0, 5.5), QUIET) == ()  # long calls, all alike

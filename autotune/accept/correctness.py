@@ -10,16 +10,13 @@ from autotune.accept.thresholds import Limits
 from autotune.accept.verdict import Check
 from autotune.candidates import runnable_config
 from autotune.device import Device
+from autotune.expected import loud_gain
 from autotune.model import Candidate, Problem
 from autotune.model.space import inadmissible
 from autotune.registry import registry
 from autotune.spelling import short_shape
 from autotune.trials import Trials
 from autotune.worker.protocol import Outcome
-
-GAINS = {"float16": 8.0}
-GAIN = 16.0
-"""Products of two such numbers reach a thousand, whose exponential no dtype can hold."""
 
 _WRONG = ("wrong", "failed", "crashed")
 
@@ -75,7 +72,7 @@ def _cases(
     device: Device, problem: Problem, candidate: Candidate, limits: Limits
 ) -> Iterator[Case]:
     yield Case(problem, candidate)
-    gain = GAINS.get(problem.dtype, GAIN) if limits.gain is None else limits.gain
+    gain = loud_gain(problem.dtype) if limits.gain is None else limits.gain
     if gain != 1.0:
         yield Case(problem, candidate, gain)
     if limits.edge_shapes:

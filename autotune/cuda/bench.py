@@ -15,7 +15,7 @@ from autotune.cuda.eviction import CacheEvictor
 from autotune.cuda.memory import DeviceMemory
 from autotune.cuda.timing import EventTimer, graph_timer, hot_timer
 from autotune.cuda.watch import CardState, CardWatch
-from autotune.disturbance import scatter
+from autotune.disturbance import scatter, slept_between
 from autotune.worker.protocol import Mode
 
 FASTEST_MEMORY = 2.0
@@ -31,6 +31,9 @@ IDLE_SECONDS = 0.5
 WAKE_SECONDS = 0.05
 _STEADY_CLOCK, _STEADY_DEGREES = 0.02, 1
 _HEATED_SIZE = 4096
+
+OCCUPIED_SECONDS = 2e-4
+"""Longer than the host takes from one launch to the next."""
 
 JITTER_SECONDS = 2e-6
 """Differences between short times that events cannot resolve are no sign of a disturbance."""
@@ -98,6 +101,10 @@ class CudaBench:
                 matrix @ matrix
             self._stream.synchronize()
 
+    def occupy(self) -> None:
+        """Sweeps on the stream: a call that uses another one comes before what it waits for."""
+        self.evictor.evict(OCCUPIED_SECONDS)
+
     def synchronize(self) -> None:
         """Wait for the whole device: an error must not show later, beside another candidate."""
         self._cupy.cuda.runtime.deviceSynchronize()
@@ -133,9 +140,9 @@ class CudaBench:
         self._worked = time.monotonic()
         facts = {"sm_clock_before_mhz": before.sm_mhz} if before.sm_mhz is not None else {}
         wide = max(samples) - min(samples) > JITTER_SECONDS
-        return Conditions(
-            facts | after.facts(), (*after.spoils(), *(scatter(samples) if wide else ()))
-        )
+        slept = slept_between(before.asleep, after.asleep)
+        found = (*after.spoils(), *slept, *(scatter(samples) if wide else ()))
+        return Conditions(facts | after.facts(), found)
 
     def physical_limit(self, compulsory: int, mode: Mode) -> float:
         """What does not fit the L2 at twice the rate of a copy; none when hot."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -10,7 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autotune.arrays import Array, same_bits
+from autotune.arrays import Array
+
+SHARE = 0.95
+"""Of the free memory: a process that is at work on the same device may need some more."""
+
+
+_PIECE = 1 << 21
+_ODD = 0x9E3779B97F4A7C15
 
 
 class DeviceMemory:
@@ -20,6 +26,7 @@ class DeviceMemory:
 
     def __init__(self) -> None:
         self._cupy: Any = import_module("cupy")
+        self._known_factors: Array = self.asarray(np.empty(0, np.uint64))
 
     def allocate(self, nbytes: int) -> Array:
         """Bytes from the pool, which aligns to 512."""
@@ -34,9 +41,28 @@ class DeviceMemory:
         return self._array(self._cupy.array(value))
 
     def witness(self, array: Array) -> Callable[[], bool]:
-        """By a second copy on the device."""
-        pristine = array.copy()
-        return lambda: same_bits(array, pristine)
+        """By a sum of all words, each times an odd number of its own: no second copy of an input
+        that may take half of the device."""
+        before = self._digest(array)
+        return lambda: self._digest(array) == before
+
+    def _digest(self, array: Array) -> int:
+        order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+        packed = self._cupy.ascontiguousarray(array.transpose(order)).reshape(-1).view(np.uint8)
+        whole = packed.size // 8 * 8
+        words, digest = packed[:whole].view(np.uint64), 0
+        factors = self._factors(min(words.size, _PIECE))
+        for start in range(0, words.size, _PIECE):
+            part = words[start : start + _PIECE]
+            digest = (digest * _ODD + int((part * factors[: part.size]).sum())) % 2**64
+        return hash((digest, bytes(self._cupy.asnumpy(packed[whole:]))))
+
+    def _factors(self, count: int) -> Array:
+        """Odd, so that no change of a single word goes unseen."""
+        if self._known_factors.size < count:
+            numbers = np.random.default_rng(0).integers(2**63, size=count, dtype=np.uint64)
+            self._known_factors = self.asarray(2 * numbers + np.uint64(1))
+        return self._known_factors
 
     def random(self, rng: np.random.Generator) -> Any:
         """The host's generator, so that values are the same as on a CPU; arrays are moved."""
@@ -44,8 +70,23 @@ class DeviceMemory:
 
     def release(self) -> None:
         """Give the pool's free blocks back to the driver."""
-        gc.collect()
-        self._cupy.get_default_memory_pool().free_all_blocks()
+        self._pool.free_all_blocks()
+
+    def confine(self) -> None:
+        """By a limit of the pool: a share of what is free on the device now."""
+        free, _ = self._cupy.cuda.runtime.memGetInfo()
+        self._pool.set_limit(size=int(SHARE * free))
+
+    def peak(self, call: Callable[[], Any]) -> tuple[Any, int | None]:
+        """By the growth of the pool, which gives back nothing by itself."""
+        self._pool.free_all_blocks()
+        before = self._pool.used_bytes()
+        result = call()
+        return result, max(self._pool.total_bytes() - before, 0)
+
+    @property
+    def _pool(self) -> Any:
+        return self._cupy.get_default_memory_pool()
 
     def _array(self, value: Any) -> Array:
         array: Array = value

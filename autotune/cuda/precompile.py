@@ -15,7 +15,7 @@ from autotune.worker.session import failure
 from autotune_tuning_db import ProblemKey
 
 
-def precompile(arch: str, report: Callable[[str, int | None], None], job: Job) -> Outcome:
+def precompile(arch: str, report: Callable[[str, float | None], None], job: Job) -> Outcome:
     """Run a candidate's builder, and put what it would compile on disk; no launch is made."""
     started = time.perf_counter()
     outcome = Outcome("failed")
@@ -31,6 +31,6 @@ def precompile(arch: str, report: Callable[[str, int | None], None], job: Job) -
             variant.build(problem, Config(dict(job.config)))
             outcome = replace(outcome, status="ok", compile_seconds=compiling())
     except BaseException as error:
-        status, reason = failure(error)
-        outcome = replace(outcome, status=status, reason=reason)
+        failed = failure(error)
+        outcome = replace(outcome, status=failed.status, reason=failed.reason, phase="compiling")
     return replace(outcome, wall_seconds=time.perf_counter() - started)

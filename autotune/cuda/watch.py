@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.device.nvml import handle, session
+from autotune.disturbance import seconds_asleep
 
 FOREIGN_LIMIT = 5
 """Percent of the multiprocessors' time that another process may have had."""
@@ -36,7 +37,8 @@ class CardState:
     """What NVML tells at one moment; None where it does not.
 
     `others` are the processes with work on the card besides this one, `foreign` the percent of its
-    time that they had since the reading before.
+    time that they had since the reading before. `asleep` are the seconds for which the machine has
+    been suspended so far.
     """
 
     sm_mhz: int | None = None
@@ -46,6 +48,7 @@ class CardState:
     throttle: int = 0
     others: int = 0
     foreign: int | None = None
+    asleep: float = 0.0
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -105,7 +108,7 @@ class CardWatch:
         """Everything now."""
         nvml = self._nvml
         if nvml is None:
-            return CardState()
+            return CardState(asleep=seconds_asleep())
         card = self._card
         power = self._ask(lambda: nvml.nvmlDeviceGetPowerUsage(card))
         others = self._others()
@@ -117,6 +120,7 @@ class CardWatch:
             throttle=self._ask(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(card)) or 0,
             others=others,
             foreign=self._foreign() if others else 0,
+            asleep=seconds_asleep(),
         )
 
     def _others(self) -> int:

@@ -34,16 +34,22 @@ def read_grant(root: Path) -> Grant:
     quotas: list[float] = []
     cpus: frozenset[int] | None = None
     nodes: frozenset[int] | None = None
-    paths = _own_groups(root)
-    for mount in _mounts(root):
-        for directory in _chain(root, mount, paths):
-            quota = _quota(directory)
-            if quota is not None:
-                quotas.append(quota)
-            # The innermost group that says anything is the tightest: children are subsets.
-            cpus = _first(cpus, _restriction(directory, "cpus"))
-            nodes = _first(nodes, _restriction(directory, "mems"))
+    for directory in group_folders(root, frozenset({"cpu", "cpuset"})):
+        quota = _quota(directory)
+        if quota is not None:
+            quotas.append(quota)
+        # The innermost group that says anything is the tightest: children are subsets.
+        cpus = _first(cpus, _restriction(directory, "cpus"))
+        nodes = _first(nodes, _restriction(directory, "mems"))
     return Grant(min(quotas, default=None), cpus, nodes)
+
+
+def group_folders(root: Path, controllers: frozenset[str]) -> Iterator[Path]:
+    """Folders of this process's group and its ancestors, innermost first, of every mount that has
+    one of these controllers."""
+    paths = _own_groups(root)
+    for mount in _mounts(root, controllers):
+        yield from _chain(root, mount, paths)
 
 
 def _first(known: frozenset[int] | None, found: frozenset[int] | None) -> frozenset[int] | None:
@@ -87,7 +93,7 @@ def _own_groups(root: Path) -> dict[str, str]:
     return paths
 
 
-def _mounts(root: Path) -> list[_Mount]:
+def _mounts(root: Path, wanted: frozenset[str]) -> list[_Mount]:
     """The cgroup and cpuset mounts, from mountinfo or, where that is missing, from mounts."""
     found: list[_Mount] = []
     for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
@@ -103,8 +109,8 @@ def _mounts(root: Path) -> list[_Mount]:
                     found.append(_mount(part[2], part[3], "/", part[1]))
             if found:
                 break
-    wanted = {"cpu", "cpuset"}
-    return [m for m in found if m.kind == "cgroup2" or m.kind == "cpuset" or m.controllers & wanted]
+    kinds = {"cgroup2", "cpuset"} if "cpuset" in wanted else {"cgroup2"}
+    return [m for m in found if m.kind in kinds or m.controllers & wanted]
 
 
 def _mount(kind: str, options: str, top: str, point: str) -> _Mount:

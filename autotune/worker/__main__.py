@@ -1,4 +1,6 @@
-"""The measuring process: `python -m autotune.worker READ WRITE`, two descriptors of pipes.
+"""The measuring process: `python -m autotune.worker READ WRITE MARK`, descriptors all.
+
+The first two are pipes, the third a file of one byte: see `autotune.worker.process.Process`.
 
 Jobs come in as lines of JSON and answers go out so; standard output and error belong to the
 candidates. The process ends when its pipe closes, and on Linux with the thread that started it.
@@ -6,6 +8,7 @@ candidates. The process ends when its pipe closes, and on Linux with the thread 
 
 from __future__ import annotations
 
+import mmap
 import os
 import queue
 import signal
@@ -22,6 +25,8 @@ from autotune.worker.messages import Answer, from_line, pack, to_line, unpack
 if TYPE_CHECKING:
     from autotune.worker.session import Session
 
+Report = Callable[[str, float | None], None]
+
 _PR_SET_PDEATHSIG = 1
 _NICE = 10
 
@@ -36,7 +41,7 @@ class _Station:
 
 def main(arguments: list[str]) -> int:
     """Load what the parent describes, then work off jobs until told to stop."""
-    incoming, outgoing = (int(each) for each in arguments)
+    incoming, outgoing, mark = (int(each) for each in arguments)
     lines = _lines(incoming)
     hello = from_line(lines.get())
     if hello["die_with_parent"]:
@@ -45,29 +50,32 @@ def main(arguments: list[str]) -> int:
     def say(**message: Any) -> None:
         os.write(outgoing, to_line(message))
 
-    station = _set_up(hello, say)
+    station = _set_up(hello, say, mmap.mmap(mark, 1))
     if station is None:
         return 1
-    known = set(threading.enumerate())
+    from autotune.worker.leftovers import Leftovers
+
+    before = Leftovers.now()
     while True:
         message = from_line(lines.get())
         if message["do"] == "stop":
             return 0
         answer = pack(station.actions[message["do"]](unpack(message["job"])))
-        say(say="answer", answer=answer, spent=station.spent() or _left_behind(known))
+        after = Leftovers.now()
+        say(say="answer", answer=answer, spent=station.spent() or after.differ(before))
 
 
-def _set_up(hello: dict[str, Any], say: Callable[..., None]) -> _Station | None:
+def _set_up(hello: dict[str, Any], say: Callable[..., None], mark: mmap.mmap) -> _Station | None:
     """Load plugins and find the device; says `ready`, or `unusable` and why."""
     from autotune.worker.definitions import load
 
-    def report(phase: str, entrant: int | None) -> None:
-        say(say="phase", phase=phase, entrant=entrant)
+    def report(phase: str, limit: float | None) -> None:
+        say(say="phase", phase=phase, limit=limit)
 
     try:
         load(hello["definitions"])
         arch = hello["compile_for"]
-        station = _measuring(hello, report) if arch is None else _compiling(arch, report)
+        station = _measuring(hello, report, mark) if arch is None else _compiling(arch, report)
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "")
         say(say="unusable", reason=f"{type(error).__name__}: {reason}")
@@ -76,7 +84,7 @@ def _set_up(hello: dict[str, Any], say: Callable[..., None]) -> _Station | None:
     return station
 
 
-def _measuring(hello: dict[str, Any], report: Callable[[str, int | None], None]) -> _Station:
+def _measuring(hello: dict[str, Any], report: Report, mark: mmap.mmap) -> _Station:
     from autotune.bench import bench_for
     from autotune.device import find_device
     from autotune.worker.measure import compile_only, measure
@@ -86,7 +94,9 @@ def _measuring(hello: dict[str, Any], report: Callable[[str, int | None], None])
     device = find_device(hello["address"])
     if device.identity != hello["identity"]:
         raise DeviceNotFoundError(f"{device.address} is {device.identity}, not {hello['identity']}")
-    session = Session(bench_for(device), report)
+    bench = bench_for(device)
+    bench.memory.confine()
+    session = Session(bench, report, mark)
     actions: dict[str, Callable[[Session, Any], Answer]]
     actions = {
         "measure": measure,
@@ -98,22 +108,12 @@ def _measuring(hello: dict[str, Any], report: Callable[[str, int | None], None])
     return _Station(bound, lambda: session.spent)
 
 
-def _compiling(arch: str, report: Callable[[str, int | None], None]) -> _Station:
+def _compiling(arch: str, report: Report) -> _Station:
     """Without a device, and after the measuring process where CPUs are short."""
     from autotune.cuda.precompile import precompile
 
     os.nice(_NICE)
     return _Station({"compile": partial(precompile, arch, report)})
-
-
-def _left_behind(known: set[threading.Thread]) -> bool:
-    """Whether a candidate left threads running, which would disturb the next one."""
-    from autotune.eviction import THREAD_NAME
-
-    return any(
-        thread not in known and not thread.name.startswith(THREAD_NAME)
-        for thread in threading.enumerate()
-    )
 
 
 def _lines(descriptor: int) -> queue.SimpleQueue[bytes]:

@@ -10,6 +10,7 @@ from typing import Any
 from autotune.bench import Conditions, Timer
 from autotune.execution import Executable
 from autotune.fingerprint import fingerprint
+from autotune.limits import physical_limit
 from autotune.model import Config, workspace_bytes
 from autotune.registry import registry
 from autotune.timing import Plan, Timing, time_candidate
@@ -19,6 +20,9 @@ from autotune.worker.session import Built, Session
 
 PAUSE_SECONDS = 0.2
 """Before a disturbed measurement is repeated."""
+
+UNNOTICED_BYTES = 16 << 20
+"""By which the peak of a process moves without any doing of the candidate's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,14 @@ class Attempt:
 def measure(session: Session, job: Job, *, timed: bool = True) -> Outcome:
     """Build, check and time a candidate; whatever it raises becomes the outcome's reason.
 
-    One that is not `timed` has the gate's verdict and no samples.
+    One that is not `timed` has the gate's verdict and no samples. Its memory is given back.
     """
+    outcome = _measured(session, job, timed)
+    session.tidy()
+    return outcome
+
+
+def _measured(session: Session, job: Job, timed: bool) -> Outcome:
     started = time.perf_counter()
     outcome = Outcome("failed")
     try:
@@ -54,17 +64,33 @@ def measure(session: Session, job: Job, *, timed: bool = True) -> Outcome:
             toolchain=session.bench.toolchain(),
             workspace_bytes=workspace_bytes(variant, problem, config),
         )
-        gate = session.gate(problem, job.seed, gain=job.gain, conditioned=job.conditioned)
-        built = session.build(gate, variant, config)
+        gate = session.gate(
+            problem,
+            job.seed,
+            gain=job.gain,
+            conditioned=job.conditioned,
+            time_limit=job.time_limit,
+        )
+        built = session.build(gate, variant, config, time_limit=job.time_limit)
         session.note_compiled(problem, variant)
         outcome = _with_verdict(outcome, built)
         if built.verdict.passed and timed:
-            outcome = _timed(session, gate, built.executable, job, outcome)
+            outcome = _timed(session, gate, built, job, outcome)
         session.bench.synchronize()
     except BaseException as error:
-        status, reason = session.failure(error)
-        outcome = replace(outcome, status=status, reason=reason)
+        outcome = _failed(session, outcome, error)
     return replace(outcome, wall_seconds=time.perf_counter() - started)
+
+
+def _failed(session: Session, outcome: Outcome, error: BaseException) -> Outcome:
+    phase, failed = session.phase, session.failure(error)
+    return replace(
+        outcome,
+        status=failed.status,
+        reason=failed.reason,
+        phase=phase,
+        out_of_memory=failed.out_of_memory,
+    )
 
 
 def compile_only(session: Session, job: Job) -> Outcome:
@@ -87,8 +113,7 @@ def compile_only(session: Session, job: Job) -> Outcome:
             outcome, status="ok", compile_seconds=compiled, first_call_seconds=spent - compiled
         )
     except BaseException as error:
-        status, reason = session.failure(error)
-        outcome = replace(outcome, status=status, reason=reason)
+        outcome = _failed(session, outcome, error)
     return replace(outcome, wall_seconds=time.perf_counter() - started)
 
 
@@ -105,28 +130,31 @@ def _with_verdict(outcome: Outcome, built: Built) -> Outcome:
     )
 
 
-def _timed(
-    session: Session, gate: Gate, executable: Executable, job: Job, outcome: Outcome
-) -> Outcome:
-    """Time a candidate that has passed, then check once more what its last call left."""
-    session.say("timing")
+def _timed(session: Session, gate: Gate, built: Built, job: Job, outcome: Outcome) -> Outcome:
+    """Time a candidate that has passed, then check one more call."""
+    session.say("timing", built.limit)
     session.bench.settle()
     gc.collect(1)  # a full one walks all of numba's and LLVM's objects
     gc.disable()
     try:
-        timer = session.timer(gate, executable, job.mode)
+        timer = session.timer(gate, built.executable, job.mode)
         attempts = _attempts(session, gate, timer, job)
     finally:
         gc.enable()
-    session.say("checking")
-    verdict = session.recheck(gate, executable, timer.result)
+    again = session.recheck(gate, built, timer, job.mode)
     best = min(attempts, key=lambda each: (bool(each.reasons), each.timing.interval.width))
-    circumstances = _circumstances(session, executable, job, best)
+    circumstances = _circumstances(session, built.executable, job, best)
     circumstances |= {"attempts": len(attempts), **timer.facts()}
-    outcome = replace(outcome, circumstances=circumstances)
-    if not verdict.passed:
-        reason = f"went wrong under repetition: {verdict.reason}"
-        return replace(outcome, status="wrong", reason=reason, error=verdict.error)
+    if again.peak_bytes is not None:
+        circumstances["peak_bytes"] = again.peak_bytes
+    outcome = replace(
+        outcome,
+        circumstances=circumstances,
+        workspace_bytes=_workspace(outcome.workspace_bytes, again.peak_bytes),
+    )
+    if not again.verdict.passed:
+        reason = f"went wrong under repetition: {again.verdict.reason}"
+        return replace(outcome, status="wrong", reason=reason, error=again.verdict.error)
     interval = best.timing.interval
     return replace(
         outcome,
@@ -137,6 +165,13 @@ def _timed(
         low=interval.low,
         high=interval.high,
     )
+
+
+def _workspace(declared: int | None, peak: int | None) -> int | None:
+    """What a candidate declares, or what it was seen to take if that is clearly more."""
+    if declared is None or peak is None or peak <= declared + UNNOTICED_BYTES:
+        return declared
+    return peak
 
 
 def _status(attempt: Attempt) -> Status:
@@ -158,13 +193,18 @@ def _attempts(session: Session, gate: Gate, timer: Timer, job: Job) -> list[Atte
         budget=job.budget,
         incumbent=job.incumbent,
         margin=job.margin,
-        limit=session.bench.physical_limit(sum(gate.problem.compulsory_bytes), job.mode),
+        limit=physical_limit(session.bench, gate.problem, job.mode),
         span=session.bench.stall_seconds,
     )
+
+    def sample() -> float:
+        session.live()
+        return timer()
+
     attempts: list[Attempt] = []
     for chance in range(max(0, job.retries - session.futile_retries), -1, -1):
         before = session.bench.read()
-        timing = time_candidate(timer, plan)
+        timing = time_candidate(sample, plan)
         after = session.bench.read()
         conditions = session.bench.conditions(before, after, timing.samples)
         attempts.append(Attempt(timing, conditions))
@@ -173,7 +213,6 @@ def _attempts(session: Session, gate: Gate, timer: Timer, job: Job) -> list[Atte
         if not attempts[-1].reasons or not _may_win(timing, job):
             return attempts
         if chance:
-            session.say("timing")
             time.sleep(PAUSE_SECONDS)
     session.futile_retries += len(attempts) > 1
     return attempts

@@ -21,15 +21,32 @@ Status = Literal[
 ]
 
 
+PREPARING = "preparing the problem"
+"""The phase in which nothing is a candidate's fault."""
+
+NOBODY = 255
+"""The mark of a process that is at work on no entrant of a race."""
+
+LEAST_CALL_SECONDS = 10.0
+SLOWER = 20.0
+"""A call that takes so many times as long as the first one did is taken to hang."""
+
+
+def call_limit(time_limit: float, first_call: float) -> float:
+    """Seconds that a call may take of a candidate whose first call took so many."""
+    return min(time_limit, max(LEAST_CALL_SECONDS, SLOWER * first_call))
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One candidate to build, check and time; times in seconds.
 
     `problem` is the text of a ProblemKey. `incumbent` is the median to beat: the candidate is
-    dropped once it can no longer come within `margin` of it. `time_limit` holds for each phase
-    (preparing the problem, building, checking, timing); a disturbed measurement of a candidate
-    that may win is repeated up to `retries` times. Inputs are multiplied by `gain`; `conditioned`
-    allows for what rounding alone can do to the result (see `expected_outputs`).
+    dropped once it can no longer come within `margin` of it. `time_limit` holds for preparing the
+    problem and for building with the first call; then a call may take what `call_limit` says.
+    A disturbed measurement of a candidate that may win is repeated up to `retries` times. Inputs
+    are multiplied by `gain`; `conditioned` allows for what rounding alone can do to the result
+    (see `expected_outputs`).
     """
 
     problem: str
@@ -51,10 +68,16 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a job; `samples` in the order taken, `low` and `high` bound the median."""
+    """What became of a job; `samples` in the order taken, `low` and `high` bound the median.
+
+    `phase` is where a job ended that was not measured; `out_of_memory` tells a candidate that
+    needed more than there is.
+    """
 
     status: Status
     reason: str = ""
+    phase: str = ""
+    out_of_memory: bool = False
     samples: tuple[float, ...] = ()
     median: float | None = None
     low: float | None = None

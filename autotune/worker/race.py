@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autotune.bench import Timer
+from autotune.limits import physical_limit
 from autotune.model import Config
 from autotune.registry import registry
 from autotune.statistics import ratio_interval
+from autotune.timing import impossible
 from autotune.verify import Gate
 from autotune.worker.protocol import RaceJob, RaceOutcome
 from autotune.worker.session import Built, Session
@@ -34,22 +36,31 @@ class _DisqualifiedError(Exception):
         self.outcome = outcome
 
 
+RECHECKS = 8
+"""Of an entrant after the race, while they take little."""
+
 _MOST_IN_A_STALL = 5
 """Times the wanted rounds, of kernels so short that many more fit."""
 
 
 def race(session: Session, job: RaceJob) -> RaceOutcome:
     """Build and check every entrant, then time them in shuffled rounds until it is decided."""
+    outcome = _raced(session, job)
+    session.tidy()
+    return outcome
+
+
+def _raced(session: Session, job: RaceJob) -> RaceOutcome:
     started = time.perf_counter()
     current: int | None = None
     try:
-        gate = session.gate(session.problem(job.problem), job.seed)
+        gate = session.gate(session.problem(job.problem), job.seed, time_limit=job.time_limit)
         entrants = []
         for current in range(len(job.entrants)):
-            session.entrant = current
+            session.work_on(current)
             entrants.append(_enter(session, gate, job, current))
-        session.entrant = None
-        session.say("racing")
+        session.work_on(None)
+        session.say("racing", max(entrant.built.limit for entrant in entrants))
         session.bench.settle()
         gc.collect()
         gc.disable()
@@ -60,29 +71,36 @@ def race(session: Session, job: RaceJob) -> RaceOutcome:
         while not over(rounds, job, time.perf_counter() - started, span - time.perf_counter()):
             times = [0.0] * len(entrants)
             for current in order.sample(range(len(entrants)), len(entrants)):
+                session.work_on(current)
+                session.live()
                 times[current] = entrants[current].timer()
+            session.work_on(None)
             rounds.append(times)
         fastest = min(zip(*rounds, strict=True), key=statistics.median)
         conditions = session.bench.conditions(before, session.bench.read(), fastest)
-        for current, entrant in enumerate(entrants):
-            _check_again(session, gate, entrant, current)
+        limit = physical_limit(session.bench, gate.problem, job.mode)
+        for current, (entrant, taken) in enumerate(
+            zip(entrants, zip(*rounds, strict=True), strict=True)
+        ):
+            _check_again(session, gate, job, entrant, current)
+            _check_time(statistics.median(taken), limit, current)
+        facts = {"mode": job.mode, "rounds": len(rounds), **conditions.facts}
+        if conditions.reasons:
+            facts["disturbed"] = list(conditions.reasons)
         outcome = RaceOutcome(
-            "ok",
+            "disturbed" if conditions.reasons else "ok",
+            "; ".join(conditions.reasons),
             samples=tuple(zip(*rounds, strict=True)),
-            circumstances={
-                "mode": job.mode,
-                "rounds": len(rounds),
-                **conditions.facts,
-            },
+            circumstances=facts,
         )
         session.bench.synchronize()
     except _DisqualifiedError as error:
         outcome = error.outcome
     except BaseException as error:
-        status, reason = session.failure(error)
-        outcome = RaceOutcome(status, reason, culprit=current)
+        failed = session.failure(error)
+        outcome = RaceOutcome(failed.status, failed.reason, culprit=current)
     finally:
-        session.entrant = None
+        session.work_on(None)
         gc.enable()
     seconds = time.perf_counter() - started
     return replace(outcome, wall_seconds=seconds, toolchain=session.bench.toolchain())
@@ -91,7 +109,7 @@ def race(session: Session, job: RaceJob) -> RaceOutcome:
 def _enter(session: Session, gate: Gate, job: RaceJob, position: int) -> Entrant:
     name, config = job.entrants[position]
     variant = registry.variant(gate.problem.operation, name)
-    built = session.build(gate, variant, Config(dict(config)))
+    built = session.build(gate, variant, Config(dict(config)), time_limit=job.time_limit)
     if not built.verdict.passed:
         raise _DisqualifiedError(RaceOutcome("wrong", built.verdict.reason, culprit=position))
     timer = session.timer(gate, built.executable, job.mode)
@@ -99,12 +117,21 @@ def _enter(session: Session, gate: Gate, job: RaceJob, position: int) -> Entrant
     return Entrant(built, timer)
 
 
-def _check_again(session: Session, gate: Gate, entrant: Entrant, position: int) -> None:
-    entrant.timer()
-    verdict = session.recheck(gate, entrant.built.executable, entrant.timer.result)
-    if not verdict.passed:
-        reason = f"went wrong under repetition: {verdict.reason}"
+def _check_again(
+    session: Session, gate: Gate, job: RaceJob, entrant: Entrant, position: int
+) -> None:
+    session.work_on(position)
+    again = session.recheck(gate, entrant.built, entrant.timer, job.mode, most=RECHECKS)
+    session.work_on(None)
+    if not again.verdict.passed:
+        reason = f"went wrong under repetition: {again.verdict.reason}"
         raise _DisqualifiedError(RaceOutcome("wrong", reason, culprit=position))
+
+
+def _check_time(seconds: float, limit: float, position: int) -> None:
+    if seconds < limit:
+        reason = impossible(seconds, limit)
+        raise _DisqualifiedError(RaceOutcome("failed", reason, culprit=position))
 
 
 def over(rounds: Sequence[Sequence[float]], job: RaceJob, spent: float, stall: float = 0.0) -> bool:

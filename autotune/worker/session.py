@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from errno import ENOMEM
+from mmap import mmap
 from time import perf_counter
 from typing import Any
 
@@ -17,9 +19,16 @@ from autotune.inputs import Buffers, make_buffers
 from autotune.model import Problem, Variant
 from autotune.reach import reach_of
 from autotune.registry import registry
-from autotune.verify import Gate, Outputs, Verdict, call_arguments, collect_outputs
-from autotune.worker.protocol import Mode, Status
+from autotune.verify import Gate, Outputs, Verdict, call_arguments, collect_outputs, run_once
+from autotune.worker.protocol import NOBODY, PREPARING, Mode, Status, call_limit
 from autotune_tuning_db import ProblemKey
+
+BEAT_SECONDS = 0.5
+PREPARATION = 4.0
+"""Time limits of a candidate that inputs and the reference of a problem may take."""
+
+RECHECKS, RECHECK_SECONDS = 3, 0.02
+_NO_MEMORY = ("out of memory", "out_of_memory", "cannot allocate memory", "bad_alloc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +39,48 @@ class Built:
     verdict: Verdict
     compile_seconds: float
     first_call_seconds: float
+    limit: float
+    """Seconds that a call of it may take from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rechecked:
+    """A check after the timing, and the bytes that the call took at most, where that is known."""
+
+    verdict: Verdict
+    peak_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What a candidate that raised comes to, and whether it is memory that it lacked."""
+
+    status: Status
+    reason: str
+    out_of_memory: bool = False
 
 
 class Session:
     """State of a measuring process.
 
-    `report` is told each phase as it begins, and which entrant of a race it is about.
+    `report` is told each phase as it begins, and the seconds that it, or a call in it, may take
+    (None: those of the job). `mark` holds the entrant of a race that is at work.
     """
 
     def __init__(
-        self, bench: Bench, report: Callable[[str, int | None], None] = lambda *_: None
+        self,
+        bench: Bench,
+        report: Callable[[str, float | None], None] = lambda *_: None,
+        mark: mmap | bytearray | None = None,
     ) -> None:
         self.bench = bench
         self.device = bench.device
         self.spent = False
-        self.entrant: int | None = None
+        self.phase = ""
         self._report = report
+        self._mark = bytearray(1) if mark is None else mark
+        self._limit: float | None = None
+        self._said = perf_counter()
         self._suspect = False
         self._records: dict[ThreadSettings, ThreadRecord | None] = {}
         self._noted: set[str] = set()
@@ -53,9 +88,19 @@ class Session:
         self.futile_retries = 0
         self._gate: tuple[tuple[str, int, float, bool], Gate] | None = None
 
-    def say(self, phase: str) -> None:
+    def say(self, phase: str, limit: float | None = None) -> None:
         """A phase begins: a new time limit holds."""
-        self._report(phase, self.entrant)
+        self.phase, self._limit, self._said = phase, limit, perf_counter()
+        self._report(phase, limit)
+
+    def live(self) -> None:
+        """Between two calls: what limits a phase begins anew, said now and then."""
+        if perf_counter() - self._said > BEAT_SECONDS:
+            self.say(self.phase, self._limit)
+
+    def work_on(self, entrant: int | None) -> None:
+        """Whose fault it is if this process ends now."""
+        self._mark[0] = NOBODY if entrant is None else entrant
 
     def problem(self, text: str) -> Problem:
         """The problem that a key's text names."""
@@ -63,9 +108,18 @@ class Session:
         return Problem.from_key(registry.operation(key.operation), key)
 
     def gate(
-        self, problem: Problem, seed: int, *, gain: float = 1.0, conditioned: bool = False
+        self,
+        problem: Problem,
+        seed: int,
+        *,
+        gain: float = 1.0,
+        conditioned: bool = False,
+        time_limit: float | None = None,
     ) -> Gate:
-        """The problem's gate; the arrays of the problem before are freed first."""
+        """The problem's gate; the arrays of the problem before are freed first.
+
+        `time_limit` is a candidate's; making a gate, which is no candidate's work, may take more.
+        """
         key = (problem.key.text, seed, gain, conditioned)
         if self._gate is not None and self._suspect:
             self._gate[1].repair()
@@ -74,9 +128,11 @@ class Session:
             self._gate = None
             gc.collect()
             self.bench.memory.release()
-            self.say("preparing the problem")
-            memory = self.bench.memory
-            made = Gate(problem, seed, gain=gain, conditioned=conditioned, memory=memory)
+            self.say(PREPARING, PREPARATION * time_limit if time_limit else None)
+            memory, occupy = self.bench.memory, self.bench.occupy
+            made = Gate(
+                problem, seed, gain=gain, conditioned=conditioned, memory=memory, occupy=occupy
+            )
             self._gate = key, made
         return self._gate[1]
 
@@ -94,7 +150,9 @@ class Session:
             self._unchecked = make_buffers(problem, memory=self.bench.memory)
         return self._unchecked
 
-    def build(self, gate: Gate, variant: Variant, config: Mapping[str, Any]) -> Built:
+    def build(
+        self, gate: Gate, variant: Variant, config: Mapping[str, Any], *, time_limit: float
+    ) -> Built:
         """Build and check a candidate; raises whatever it raises."""
         self.say("building")
         self._suspect = True
@@ -110,12 +168,13 @@ class Session:
                 result = call()
                 self.bench.synchronize()
                 first = perf_counter() - begun - (compiling() - before)
-                self.say("checking")
+                self.say("checking", call_limit(time_limit, first))
                 return result
 
             verdict = gate.check(executable, timed)
             self._suspect = not verdict.passed
-            return Built(executable, verdict, build + compiling(), first)
+            limit = call_limit(time_limit, first)
+            return Built(executable, verdict, build + compiling(), first, limit)
 
     def thread_record(self, executable: Executable) -> ThreadRecord | None:
         """Where a candidate's threads run; asked once for each setting, which takes a while."""
@@ -137,35 +196,91 @@ class Session:
         repeatable = not gate.problem.operation.updated
         return self.bench.timer(run, gate.buffers.reset, mode=mode, repeatable=repeatable)
 
-    def recheck(self, gate: Gate, executable: Executable, result: Any) -> Verdict:
-        """Judge what the last call left."""
-        outputs: Outputs = collect_outputs(executable, gate.buffers, result)
-        verdict = gate.judge(outputs)
-        self._suspect = not verdict.passed
-        return verdict
+    def recheck(
+        self, gate: Gate, built: Built, timer: Timer, mode: Mode, *, most: int = RECHECKS
+    ) -> Rechecked:
+        """Judge more calls, after the timing: what each leaves when it returns, and no later.
 
-    def failure(self, error: BaseException) -> tuple[Status, str]:
-        """Status and reason for what a candidate raised; frees what it left.
+        One at least, and `most` while they take little: what fails now and then is found here.
+        """
+        self.say("checking", built.limit)
+        started, peak, verdict = perf_counter(), None, built.verdict
+        for _ in range(most):
+            self.live()
+            outputs, peak = self._once_more(gate, built.executable, timer, mode)
+            verdict = gate.judge_again(outputs, built.verdict)
+            self._suspect = not verdict.passed
+            if self._suspect or perf_counter() - started > RECHECK_SECONDS:
+                break
+        return Rechecked(verdict, peak)
+
+    def _once_more(
+        self, gate: Gate, executable: Executable, timer: Timer, mode: Mode
+    ) -> tuple[Outputs, int | None]:
+        """Outputs of one more call, and the bytes that it took at most, where that is known."""
+        if mode == "graph":  # it is the replay that is served
+            timer()
+            return collect_outputs(executable, gate.buffers, timer.result), None
+        peak: int | None = None
+
+        def watched(call: Callable[[], Any]) -> Any:
+            nonlocal peak
+            result, peak = self.bench.memory.peak(call)
+            return result
+
+        outputs = run_once(executable, gate.buffers, watched)
+        if peak is not None and not executable.takes_outputs:
+            peak = max(peak - sum(each.nbytes for each in outputs), 0)
+        return outputs, peak
+
+    def tidy(self) -> None:
+        """Give back what a candidate that is gone has left in the pool."""
+        if not self.spent:
+            self.bench.memory.release()
+
+    def failure(self, error: BaseException) -> Failed:
+        """What a candidate that raised comes to; frees what it left.
 
         An error that the device does not recover from spends this process: `spent` tells.
         """
-        status, reason = failure(error)
-        reason = self.bench.explain(error) or reason
+        failed = failure(error)
+        explained = self.bench.explain(error)
+        if explained is not None:
+            failed = replace(failed, reason=explained)
         why = self.bench.broken()
         if why is not None:
             self.spent = True
-            return "crashed", why
+            return Failed("crashed", why)
         self.bench.memory.release()
-        return status, reason
+        return failed
 
 
-def failure(error: BaseException) -> tuple[Status, str]:
+def failure(error: BaseException) -> Failed:
     """Status and one-line reason for what a candidate raised; lets go of its frames and arrays."""
-    error.__traceback__ = None
+    _forget_frames(error)
     gc.collect()
     text = next(iter(str(error).splitlines()), "")
+    if is_memory(error):
+        return Failed(
+            "failed", f"ran out of memory ({text})" if text else "ran out of memory", True
+        )
     if isinstance(error, AutotuneError):
-        return "failed", text
-    if isinstance(error, MemoryError):
-        return "failed", f"ran out of memory ({text})" if text else "ran out of memory"
-    return "failed", f"raised {type(error).__name__}" + (f": {text}" if text else "")
+        return Failed("failed", text)
+    return Failed("failed", f"raised {type(error).__name__}" + (f": {text}" if text else ""))
+
+
+def is_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that led to it, says that memory ran out."""
+    while error is not None:
+        text = str(error).lower()
+        lacking = any(words in text for words in _NO_MEMORY)
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == ENOMEM or lacking:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__

@@ -14,7 +14,7 @@ from autotune.model import Problem
 from autotune.plugins import load_file
 from autotune.registry import registry
 from autotune.worker.measure import measure
-from autotune.worker.protocol import Job
+from autotune.worker.protocol import Job, call_limit
 from autotune.worker.session import Session, failure
 
 
@@ -50,17 +50,37 @@ def test_only_large_cold_problems_have_a_physical_limit() -> None:
     assert bench.physical_limit(1000, "cold") == 0.0
 
 
-def test_phases_are_reported_in_order_with_the_entrant(session: Session) -> None:
+def test_phases_are_reported_in_order_with_what_a_call_may_take(session: Session) -> None:
     phases: list[Any] = []
     session._report = lambda *phase: phases.append(phase)
     job = Job("scale N=64 float32 packed", "honest", {}, mode="hot", budget=0.01, retries=0)
     measure(session, job)
-    assert [phase for phase, _ in phases] == [
-        *("preparing the problem", "building", "checking", "timing", "checking")
+    assert phases == [
+        ("preparing the problem", 4 * job.time_limit),
+        ("building", None),
+        *(("checking", 10.0), ("timing", 10.0), ("checking", 10.0)),
     ]
-    session.entrant = 3
-    session.say("building")
-    assert phases[-1] == ("building", 3)
+
+
+def test_between_calls_the_phase_is_said_anew_now_and_then(session: Session) -> None:
+    said: list[Any] = []
+    session._report = lambda *phase: said.append(phase)
+    session.say("racing", 7.0)
+    session.live()
+    assert len(said) == 1
+    session._said -= 1.0
+    session.live()
+    session.live()
+    assert said == [("racing", 7.0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "first", "expected"), [(60, 0.001, 10), (60, 1, 20), (60, 9, 60), (2, 0.001, 2)]
+)
+def test_a_call_may_take_many_times_the_first_within_the_limit(
+    limit: float, first: float, expected: float
+) -> None:
+    assert call_limit(limit, first) == expected
 
 
 @pytest.mark.parametrize(
@@ -71,13 +91,17 @@ def test_phases_are_reported_in_order_with_the_entrant(session: Session) -> None
         (KeyError(), "raised KeyError"),
         (MemoryError(), "ran out of memory"),
         (MemoryError("4 GiB"), "ran out of memory (4 GiB)"),
+        (OSError(12, "no room"), "ran out of memory ([Errno 12] no room)"),
+        (RuntimeError("CUDA out of memory."), "ran out of memory (CUDA out of memory.)"),
         (UserError("no such thing; do that."), "no such thing; do that."),
     ],
 )
 def test_reasons_are_one_line_and_hold_no_frames(error: BaseException, reason: str) -> None:
     with pytest.raises(type(error)) as caught:
         raise error
-    assert failure(caught.value) == ("failed", reason)
+    failed = failure(caught.value)
+    assert (failed.status, failed.reason) == ("failed", reason)
+    assert failed.out_of_memory == reason.startswith("ran out")
     assert error.__traceback__ is None
 
 

@@ -54,7 +54,7 @@ def test_a_hang_is_ended_at_the_limit_of_its_phase(bench: Bench, variant: str, p
 
 
 def test_a_flood_of_output_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotune.worker.client.LOG_LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr("autotune.worker.process.LOG_LIMIT_BYTES", 1 << 20)
     outcome = bench.measure("flooding")
     assert outcome.status == "failed"
     assert outcome.reason.startswith("printed more than 1 MiB while building; last output: xxx")

@@ -2,6 +2,9 @@
 
 import ctypes
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -249,3 +252,32 @@ def unjudged(x):
 @variant(unjudged, "only")
 def only(x, y):
     y[...] = x
+
+
+def _dies_later(name, number):
+    def run(x, y):
+        CALLS[name] += 1
+        if CALLS[name] > 6:
+            os.kill(os.getpid(), number)
+        np.multiply(x, 2, out=y)
+
+    return run
+
+
+for _number in (signal.SIGSEGV, signal.SIGKILL):
+    _name = f"dies_later_{_number.name}"
+    variant(scale, _name, passes=OWNED)(_dies_later(_name, _number))
+
+
+@variant(scale, "moving", passes=OWNED)
+def moving(x, y):
+    os.chdir("/")
+    np.multiply(x, 2, out=y)
+
+
+@variant(scale, "forking", passes=OWNED)
+def forking(x, y):
+    if not CALLS["forking"]:
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    CALLS["forking"] += 1
+    np.multiply(x, 2, out=y)

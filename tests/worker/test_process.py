@@ -1,0 +1,143 @@
+"""The measuring process as its parent holds it: what time counts, whose call it was, its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from worker_bench import MEASURED, Bench
+
+from autotune.worker import RaceJob
+from autotune.worker.process import POLL_SECONDS, EndedError, Patience, Process
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_time_counts_in_which_the_tuner_could_look() -> None:
+    clock = Clock()
+    patience = Patience(2.0, clock)
+    looks = 0
+    while not patience.over():
+        clock.now += POLL_SECONDS
+        looks += 1
+    assert looks == 4
+
+
+def test_time_asleep_or_stopped_is_nobodys_fault() -> None:
+    clock = Clock()
+    patience = Patience(3.0, clock)
+    clock.now += 3600.0
+    assert not patience.over()
+    clock.now += 0.5
+    assert not patience.over()
+    clock.now += 3600.0
+    assert not patience.over()
+    for _ in range(2):
+        clock.now += POLL_SECONDS
+    assert patience.over()
+
+
+def process_with(code: str) -> Process:
+    """A process with our pipes that runs something else."""
+    child_in, outgoing = os.pipe()
+    incoming, child_out = os.pipe()
+    log, mark = (Path(os.devnull).open("r+b", buffering=0) for _ in range(2))  # noqa: SIM115
+    popen = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), str(child_out)],
+        pass_fds=(child_out,),
+        start_new_session=True,
+    )
+    os.close(child_in)
+    os.close(child_out)
+    return Process(popen, incoming, outgoing, log, mark)
+
+
+@pytest.fixture
+def made() -> Iterator[list[Process]]:
+    processes: list[Process] = []
+    yield processes
+    for each in processes:
+        each.close()
+
+
+def test_whatever_it_says_renews_its_limit_and_may_set_another(made: list[Process]) -> None:
+    made.append(
+        process_with("""
+        import json, os, sys, time
+        def say(**message):
+            os.write(int(sys.argv[1]), json.dumps(message).encode() + b"\\n")
+        for _ in range(5):
+            time.sleep(0.4)
+            say(say="phase", phase="timing", limit=1.0)
+        time.sleep(60)
+        """)
+    )
+    started = time.monotonic()
+    with pytest.raises(EndedError) as ended:
+        made[0].answer(20.0)
+    assert (ended.value.status, ended.value.phase) == ("timeout", "timing")
+    assert ended.value.reason == "exceeded its limit of 1 s while timing"
+    assert 2.5 < time.monotonic() - started < 10.0
+
+
+def test_nonsense_in_the_pipe_is_a_crash(made: list[Process]) -> None:
+    made.append(process_with("import os, sys; os.write(int(sys.argv[1]), b'hello\\n')"))
+    with pytest.raises(EndedError, match="wrote into the pipe") as ended:
+        made[0].answer(20.0)
+    assert ended.value.status == "crashed"
+
+
+def test_killed_by_somebody_else_is_told_apart(made: list[Process]) -> None:
+    made.append(process_with("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"))
+    with pytest.raises(EndedError, match=r"killed by SIGKILL \(out of memory\?\)") as ended:
+        made[0].answer(20.0)
+    assert ended.value.killed
+
+
+def test_the_end_reaches_what_was_started_in_groups_of_their_own(made: list[Process]) -> None:
+    made.append(
+        process_with("""
+        import os, subprocess, sys, time
+        sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
+        subprocess.Popen(sleeping)
+        subprocess.Popen(sleeping, start_new_session=True)
+        os.write(int(sys.argv[1]), b'{"say": "ready"}\\n')
+        time.sleep(60)
+        """)
+    )
+    assert made[0].read(20.0) == {"say": "ready"}
+    children = psutil.Process(made[0].popen.pid).children(recursive=True)
+    assert len(children) == 2
+    made[0].kill()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
+
+
+@pytest.mark.parametrize("ending", [signal.SIGSEGV, signal.SIGKILL])
+def test_who_ends_a_race_is_known(bench: Bench, ending: signal.Signals) -> None:
+    """Its third call and those after it are in the race itself."""
+    name = f"dies_later_{ending.name}"
+    entrants = (("honest", {}), (name, {}), ("returning", {}))
+    job = RaceJob(bench.key(), entrants, mode="cold", budget=0.3, time_limit=30.0)
+    outcome = bench.worker.race(job)
+    assert outcome.status == "crashed"
+    assert f"killed by {ending.name}" in outcome.reason
+    assert "while racing" in outcome.reason
+    assert outcome.culprit == 1
+    assert bench.measure("honest").status in MEASURED
