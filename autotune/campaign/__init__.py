@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ def tune(
     store: Store | str | Path | None = None,
     seed: int = 0,
     progress: Listener | None = None,
+    patience: float | None = None,
     **flags: Any,
 ) -> Policy:
     """Measure the variants of one problem on this device and store which is the fastest.
@@ -73,6 +75,8 @@ def tune(
         store: the tuning database, open or as a path; by default the user's.
         seed: of the search and of the random inputs.
         progress: called with every event of the campaign.
+        patience: the most seconds to wait for another process that measures on the device; by
+            default until it is done.
         flags: the operation's flags, such as causal=True.
 
     Returns:
@@ -82,6 +86,7 @@ def tune(
         UserError: an unknown operation, dim, dtype, flag, device or mode, or a bad budget.
         ShapeError: sizes that do not fit the operation.
         CampaignError: no candidate could be measured; an earlier policy stays.
+        DeviceBusyError: another process is still measuring on the device.
         StoreUnavailableError: the tuning database cannot be used.
         KeyboardInterrupt: Ctrl-C; what was measured is kept.
     """
@@ -94,7 +99,13 @@ def tune(
     problem = Problem.of(target, dims if shape is None else shape, dtype, **flags)  # type: ignore[arg-type]
     settings = checked_settings(budget=budget, mode=mode, trials=trials, seed=seed)
     where = find_device(device)
-    campaign = Campaign([problem], device=where, settings=settings, store=store, progress=progress)
+    campaign = Campaign(
+        [problem],
+        device=where,
+        settings=replace(settings, patience=patience),
+        store=store,
+        progress=progress,
+    )
     (result,) = campaign.run().results
     refresh()
     assert result.policy is not None, "a campaign without any policy raises"

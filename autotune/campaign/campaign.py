@@ -119,7 +119,11 @@ class Campaign:
 
     def _locked(self, store: Store) -> CampaignResult:
         with (
-            device_lock(self.device.lock_name, waiting=lambda text: self._emit(Waiting(text))),
+            device_lock(
+                self.device.lock_name,
+                waiting=lambda text: self._emit(Waiting(text)),
+                timeout=self.settings.patience,
+            ),
             closing(self._make_worker(self.device)) as worker,
         ):
             session = self._session(store, worker)

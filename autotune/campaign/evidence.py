@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from autotune.campaign.beside import Beside
 from autotune.campaign.events import MEASURED, Failure
+from autotune.campaign.records import ran_out_of_memory
 from autotune.model.problem import Candidate, Config
 from autotune.model.traits import is_deterministic
 from autotune.model.variant import Variant
@@ -86,18 +87,24 @@ def gather(
 ) -> Evidence:
     """What earlier campaigns measured that still holds for this space and these sources.
 
-    A timeout does not count, since the machine may have been busy then. When nothing at all could
-    be measured, no failure counts: what was broken around the candidates may have been repaired.
+    A timeout does not count, since the machine may have been busy then, nor does memory that ran
+    out, since others may have had it, nor what was missing here. When nothing at all could be
+    measured, no failure counts: what was broken around the candidates may have been repaired.
     """
     evidence = Evidence(variants, toolchain)
     for row in rows:
         same_source = fingerprints.get(row.variant) == row.fingerprint
         counts = row.stage == "search" or row.status not in MEASURED
-        if counts and row.status != "timeout" and same_source and candidate_of(row) in space:
+        if counts and not _passing(row) and same_source and candidate_of(row) in space:
             evidence.add(row)
     if not any(row.status in MEASURED for row in evidence.rows.values()):
         evidence.rows.clear()
     return evidence
+
+
+def _passing(row: TrialRow) -> bool:
+    """Whether a failure may be over by now."""
+    return row.status in ("timeout", "unavailable") or ran_out_of_memory(row)
 
 
 def candidate_of(row: TrialRow) -> Candidate:

@@ -52,7 +52,7 @@ class Circumstances:
             error=_finite(outcome.error),
             error_bound=_finite(outcome.error_bound),
             workspace_bytes=outcome.workspace_bytes,
-            circumstances=dict(outcome.circumstances),
+            circumstances=dict(outcome.circumstances) | _how_it_failed(outcome),
             wall_seconds=outcome.wall_seconds,
         )
 
@@ -111,6 +111,16 @@ class Circumstances:
             "toolchain": dict(toolchain),
             "started": utc_now(),
         }
+
+
+def _how_it_failed(outcome: Outcome) -> dict[str, Any]:
+    found: dict[str, Any] = {"phase": outcome.phase} if outcome.phase else {}
+    return found | ({"out_of_memory": True} if outcome.out_of_memory else {})
+
+
+def ran_out_of_memory(row: TrialRow) -> bool:
+    """Whether it is memory that a stored candidate lacked."""
+    return bool(row.circumstances.get("out_of_memory"))
 
 
 def _has_times(outcome: Outcome) -> bool:

@@ -15,11 +15,13 @@ from autotune.campaign.events import (
     TrialStarted,
 )
 from autotune.campaign.evidence import choice_of, gather, seconds_of
+from autotune.campaign.exclusion import Exclusion
 from autotune.campaign.neighbours import winners_nearby
 from autotune.campaign.proposals import Proposal, Proposals
 from autotune.campaign.records import Circumstances, one_line
 from autotune.campaign.session import Session
 from autotune.campaign.verdict import decide, stored_policy
+from autotune.estimate import estimate_seconds
 from autotune.fingerprint import fingerprint
 from autotune.model.problem import Candidate, Config, Problem
 from autotune.registry import registry
@@ -38,12 +40,13 @@ class ProblemRun:
         self._started = session.clock()
         settings = session.settings
         self.variants = {v.name: v for v in registry.variants(problem.operation)}
+        self._rates = device_rates(session.device)
         self.space = build_space(
             problem,
             self.variants.values(),
             session.device,
             device_kind=session.device.kind,
-            rates=device_rates(session.device),
+            rates=self._rates,
         )
         names = [home.variant for home in self.space.variants]
         self._fingerprints = {name: fingerprint(self.variants[name]) for name in names}
@@ -62,6 +65,7 @@ class ProblemRun:
         )
         for candidate, row in self.evidence.rows.items():
             self.search.tell(candidate, seconds_of(row))
+        self._exclusion = Exclusion(problem, self.variants)
         self._known = len(self.evidence.rows)
         self._defaults = {home.candidate(home.default) for home in self.space.variants}
         self._proposals = Proposals(session.worker, self._asked, self._job)
@@ -92,6 +96,9 @@ class ProblemRun:
 
     def _next(self) -> Proposal | None:
         """The next candidate; past the budget only defaults that are still to be measured."""
+        if self._exclusion.hopeless is not None:
+            self._stopped = f"the problem cannot be prepared: {self._exclusion.hopeless}"
+            return None
         if self._proposals.pending and self._over():
             self._proposals.keep(self._defaults.__contains__)
         return self._proposals.next()
@@ -121,24 +128,37 @@ class ProblemRun:
         session, candidate = self.session, proposal.candidate
         session.emit(TrialStarted(candidate))
         job = self._job(candidate)
-        outcome = self._outcome(job, proposal.compiled)
+        why_not = self._exclusion.why_not(candidate)
+        if why_not is not None:
+            outcome = Outcome("unavailable", why_not)
+        else:
+            outcome = self._outcome(job, proposal.compiled)
         self._measuring += outcome.wall_seconds
         if outcome.toolchain:
             session.toolchain = self.evidence.toolchain = dict(outcome.toolchain)
         row = self._where.trial(
             job, outcome, self._fingerprints[candidate.variant], session.toolchain
         )
+        row = self._marked(candidate, row)
         anchor = self.evidence.anchor()
         if anchor is not None and needs_comparison(row, anchor):
             row = self._beside(anchor, row, 0.5 * job.budget)
         session.store.add_trial(row)
         session.kept += 1
         self.evidence.add(row)
+        self._exclusion.learn(row)
         seconds = seconds_of(row)
         self.search.tell(candidate, seconds)
         status: Status = row.status  # type: ignore[assignment]
         self._counts[status] += 1
         self._report(candidate, status, one_line(row.reason), seconds)
+
+    def _marked(self, candidate: Candidate, row: TrialRow) -> TrialRow:
+        """The trial with why the search proposed it: a transfer, say, or a neighbour."""
+        origin = self.search.origin(candidate)
+        if origin is None:
+            return row
+        return replace(row, circumstances={**row.circumstances, "proposed": origin})
 
     def _beside(self, anchor: Choice, row: TrialRow, seconds: float) -> TrialRow:
         """The trial of a disturbed candidate, with what it takes beside the anchor."""
@@ -162,6 +182,8 @@ class ProblemRun:
     def _job(self, candidate: Candidate) -> Job:
         settings = self.session.settings
         best = next(iter(self.evidence.choices()), None)
+        variant = self.variants[candidate.variant]
+        expected = estimate_seconds(variant, self.problem, candidate.config, self._rates)
         return Job(
             problem=self.problem.key.text,
             variant=candidate.variant,
@@ -171,7 +193,7 @@ class ProblemRun:
             incumbent=best.seconds if best else None,
             precision=settings.precision,
             budget=settings.trial_seconds(self.share),
-            time_limit=settings.time_limit,
+            time_limit=settings.candidate_seconds(self.share, expected),
         )
 
     def _report(

@@ -38,6 +38,12 @@ class Measurer(Protocol):
     def close(self) -> None: ...
 
 
+LEAST_SECONDS = 30.0
+"""Compiling may take so long on a busy machine."""
+
+SLOWEST = 500.0
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How a campaign measures and chooses.
@@ -47,6 +53,8 @@ class Settings:
     sampled until its median is known to `precision`; the race is what tells leaders apart. Leaders
     are the candidates within `leaders_within` of the fastest, at most `leaders`; of more than
     `finalists` a heat decides which. A winner is declared when it leads by more than `band`.
+    `patience` is how many seconds to wait for another process that measures on the device (None:
+    until it is done).
     """
 
     budget: float = 60.0
@@ -59,6 +67,15 @@ class Settings:
     finalists: int = 4
     leaders_within: float = 0.15
     time_limit: float = 60.0
+    patience: float | None = None
+
+    def candidate_seconds(self, share: float, expected: float) -> float:
+        """The longest that a candidate may take to be built and called once.
+
+        By what a problem has, `share` seconds, and by what a call is expected to take: predictions
+        are off by far, and threads in the wrong places were seen to cost a factor of five hundred.
+        """
+        return min(self.time_limit, max(share, LEAST_SECONDS)) + SLOWEST * expected
 
     def trial_seconds(self, share: float) -> float:
         """The longest that timing one candidate may take when a problem has `share` seconds."""
