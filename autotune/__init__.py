@@ -24,6 +24,7 @@ _HOMES = {
     "Variant": "autotune.model",
     "dispatch": "autotune.lookup",
     "operation": "autotune.registry",
+    "stats": "autotune.lookup",
     "variant": "autotune.registry",
     "AutotuneError": "autotune.errors",
     "UserError": "autotune.errors",

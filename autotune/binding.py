@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from autotune.errors import ShapeError
+from autotune.forked import require_cuda
 from autotune.libraries import (
     Form,
     Library,
@@ -58,6 +59,8 @@ def bind(problem: Problem, device: Any, array: Any) -> Binding:
             f"{problem.operation.name}: an array is on {place_name(place)}, this kernel runs on "
             f"{place_name(wanted)}; dispatch again with the arrays."
         )
+    if place is not None:
+        require_cuda(problem.operation.name)
     return _bound(problem, library, array.__class__, place)
 
 

@@ -14,6 +14,7 @@ from autotune.device import CpuDevice
 from autotune.device.placement import place
 from autotune.device.threads import Scope, ThreadRecord, ThreadSettings, prepare
 from autotune.errors import DeclarationError
+from autotune.forked import require_openmp
 from autotune.libraries import Form, Maker, library_of
 from autotune.model import Config, Operation, Problem, Variant
 from autotune.reach import reach, reach_of
@@ -92,6 +93,8 @@ class Executable:
         built = reach(run, after=found)
         keep_compiled(built)
         parallel = found.parallel or built.parallel
+        if parallel or built.openmp:
+            require_openmp(f"{self.problem.operation.name}/{self.variant.name}")
         settings = thread_settings(self.variant, self.config, device, numba=parallel)
         if settings is not None and built.openmp:
             settings = replace(settings, numba=False, openmp=built.openmp)

@@ -13,18 +13,17 @@ from autotune.binding import (
     fits,
     takes,
 )
-from autotune.errors import CapturingError, DeviceLostError, UnknownNameError
+from autotune.errors import UnknownNameError
+from autotune.failover import NOBODYS_FAULT, Seat
+from autotune.forked import require_cuda
 from autotune.libraries import library_of
 from autotune.model.problem import Config, Problem
+from autotune.overlap import apart, kept_updates
 from autotune.workspace import Layout, layout
 
 if TYPE_CHECKING:
     from autotune.execution import Executable
     from autotune.serving import Served
-
-
-_NOBODYS_FAULT = (CapturingError, DeviceLostError)
-"""What sets no variant aside: another would fail as well."""
 
 
 class Kernel:
@@ -37,16 +36,15 @@ class Kernel:
     __slots__ = (
         "_binding",
         "_bindings",
-        "_call",
-        "_executable",
         "_kept",
         "_only",
+        "_proven",
         "_returned",
         "_scalars",
-        "_serve_next",
+        "_seat",
+        "_updates",
         "device",
         "problem",
-        "served",
     )
 
     def __init__(
@@ -56,20 +54,25 @@ class Kernel:
         *,
         device: Any,
         scalars: dict[str, float | None],
-        serve_next: Callable[[str, BaseException], Served],
+        serve_next: Callable[[Served, BaseException], Served],
     ) -> None:
         operation = problem.operation
-        self.problem, self.served, self.device = problem, served, device
+        self.problem, self.device = problem, device
         self._scalars = problem.scalars(scalars)
-        self._serve_next = serve_next
-        self._executable: Executable | None = None
-        self._call: Callable[..., Any] | None = None
+        self._updates = bool(operation.updated)
+        self._seat = Seat(served, serve_next, direct=not self._updates)
+        self._proven: Any = None  # what has updated inputs without failing
         self._binding: Binding | None = None  # that of the last call
         self._bindings: dict[type, Binding] = {}
-        self._kept: list[Any] = []  # outputs made during a capture, which the graph writes to
+        self._kept: list[Any] = []  # arrays made during a capture, which the graph uses
         names = [tensor.name for tensor in operation.outputs]
         self._returned = [names.index(n) for n in names if n not in operation.residuals]
         self._only = self._returned[0] if len(self._returned) == 1 else None
+
+    @property
+    def served(self) -> Served:
+        """What was chosen, on what grounds; another after a failure."""
+        return self._seat.served
 
     @property
     def operation(self) -> str:
@@ -97,8 +100,8 @@ class Kernel:
         return self._layout().nbytes
 
     def _layout(self) -> Layout:
-        if self._executable is not None:
-            return self._executable.layout
+        if self._seat.executable is not None:
+            return self._seat.executable.layout
         return layout(self.served.candidate, self.problem, self.config)
 
     def explain(self) -> str:
@@ -119,8 +122,9 @@ class Kernel:
         library; on a GPU everything happens on that library's current stream. `out` is an array,
         or a tuple with every output, to write into. Residuals such as `lse` are returned only
         with `residuals=True`. `workspace` is an array of `workspace_bytes` bytes (uint8) for the
-        temporaries. Raises ShapeError (a ValueError) naming what does not fit, CapturingError for
-        a first call during CUDA graph capture.
+        temporaries. Inputs may overlap what is written to: such an input is copied first. Raises
+        ShapeError (a ValueError) naming what does not fit, CapturingError for a first call during
+        CUDA graph capture.
         """
         binding = self._binding
         given = () if out is None else out if out.__class__ is tuple else (out,)
@@ -134,7 +138,11 @@ class Kernel:
         values = self.problem.scalars(self._named_scalars(scalars)) if scalars else self._scalars
         if workspace is not None:
             self._layout().check(binding.library, workspace, self.operation)
-        call = self._call if workspace is None else None  # read once: other threads may set it
+        if given or self._updates:
+            passed, inputs = inputs, apart(self.problem.operation, binding.library, inputs, given)
+            if inputs is not passed and binding.recording is not None and binding.recording():
+                self._kept.append(inputs)
+        call = self._seat.call if workspace is None else None  # read once: threads may set it
         context = None if binding.around is None else binding.around()
         if context is not None:
             with context:
@@ -147,7 +155,7 @@ class Kernel:
             try:
                 call(*inputs, *results, *values)
             except Exception as error:
-                results = self._run_next_best(error, binding, inputs, results, values)
+                results = self._run_next_best(error, call, binding, inputs, results, values)
         if self._only is not None and not residuals:
             return results[self._only]
         return self._several(results, residuals)
@@ -160,16 +168,15 @@ class Kernel:
         values: tuple[float, ...],
         workspace: Any,
     ) -> Any:
-        call = self._call if workspace is None else None
-        if call is not None and len(outputs) != len(binding.outputs):
-            outputs = self._with_made(binding, outputs)
+        call = self._seat.call if workspace is None else None
+        if call is None:
+            return self._run_in_general(binding, inputs, outputs, values, workspace)
+        outputs = self._with_made(binding, outputs)
         try:
-            if call is None:
-                return self._run_in_general(binding, inputs, outputs, values, workspace)
             call(*inputs, *outputs, *values)
-            return outputs
         except Exception as error:
-            return self._run_next_best(error, binding, inputs, outputs, values)
+            return self._run_next_best(error, call, binding, inputs, outputs, values)
+        return outputs
 
     def _run_in_general(
         self,
@@ -180,14 +187,41 @@ class Kernel:
         workspace: Any,
     ) -> Any:
         """Builds at the first call; lets a variant make its own outputs, or use a workspace."""
-        if self._executable is None:
-            self._use(self.served, binding)
-        executable = self._executable
-        assert executable is not None
+        executable = self._built(binding)
         if outputs or executable.takes_outputs:
             outputs = self._with_made(binding, outputs)
-        arguments = (*inputs, *outputs, *values)
-        return executable(*arguments, workspace=workspace)
+        before = []
+        if self._updates and self._proven is not executable:  # until it has shown that it runs
+            before = kept_updates(self.problem.operation, binding.library, inputs)
+        try:
+            results = executable(*inputs, *outputs, *values, workspace=workspace)
+        except Exception as error:
+            for array, copy in before:
+                array[...] = copy
+            if self._updates and not before:
+                self._refuse(error, executable)
+            return self._run_next_best(error, executable, binding, inputs, outputs, values)
+        self._proven = executable
+        return results
+
+    def _built(self, binding: Binding) -> Executable:
+        """What runs; during a capture only what is built already."""
+        if self._seat.executable is None and binding.place is not None:
+            from autotune.cuda.streams import refuse_during_capture
+
+            require_cuda(self.operation)
+            refuse_during_capture(f"{self.operation} ({self.variant})")
+        return self._seat.built()
+
+    def _refuse(self, error: Exception, executable: Any) -> None:
+        """Inputs may be half updated: a second run would not be the same call."""
+        if not isinstance(error, NOBODYS_FAULT):
+            self._seat.give_way(executable, error)
+            error.add_note(
+                f"{self.operation}: its inputs may be half updated; the next call is served by "
+                f"{self.variant}."
+            )
+        raise error
 
     def _with_made(self, binding: Binding, given: Sequence[Any]) -> Sequence[Any]:
         """Every fresh output: the caller's, and new ones for those that are left out.
@@ -203,16 +237,6 @@ class Kernel:
             return made
         parts, residuals = iter(given), iter(made)
         return [next(residuals if hidden else parts) for hidden in binding.hidden]
-
-    def _use(self, served: Served, binding: Binding) -> None:
-        """From now on call this one; directly, where its outputs are just what it is given."""
-        if binding.place is not None:
-            from autotune.cuda.streams import refuse_during_capture
-
-            refuse_during_capture(f"{self.operation} ({served.variant})")
-        self._executable = served.build()
-        direct = self._executable.takes_outputs and not self.problem.operation.updated
-        self._call = self._executable.call if direct else None
 
     def _on_host_tensors(self, inputs: tuple[Any, ...]) -> bool:
         """Whether these are torch's tensors and this kernel runs on the CPU."""
@@ -259,26 +283,17 @@ class Kernel:
     def _run_next_best(
         self,
         error: Exception,
+        failed: Any,
         binding: Binding,
         inputs: tuple[Any, ...],
         outputs: Any,
         values: tuple[float, ...],
     ) -> Any:
-        """Quarantine the failed variant and let the next best serve the call."""
-        # Inputs that are updated may be half updated; a second run would not be the same call.
-        if isinstance(error, _NOBODYS_FAULT) or self.problem.operation.updated:
+        """Quarantine what failed and let the next best serve the call."""
+        if isinstance(error, NOBODYS_FAULT):
             raise error
-        while True:
-            self.served = self._serve_next(self.variant, error)
-            self._executable = self._call = None
-            try:
-                return self._run_in_general(binding, inputs, outputs, values, None)
-            except _NOBODYS_FAULT:
-                raise
-            except Exception as next_error:
-                if self.origin == "reference":
-                    raise
-                error = next_error
+        self._seat.give_way(failed, error)
+        return self._run_in_general(binding, inputs, outputs, values, None)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.problem} -> {self.variant} [{self.config}] ({self.origin})>"

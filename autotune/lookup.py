@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from autotune.libraries import known
@@ -14,6 +17,41 @@ if TYPE_CHECKING:
 _hits: dict[Any, Kernel] = {}
 _LARGEST = 8192
 """Entries kept before the table starts over; each is one spelling of one problem."""
+
+_counter = itertools.count()
+_count = _counter.__next__
+_looks = 0
+_times_forgotten = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What `dispatch` has done in this process.
+
+    `hits`: calls answered with a kernel that was there. `misses`: problems that had to be resolved.
+    `fallbacks`: choices that rest on no measurement, predicted or the reference. `quarantines`:
+    variants set aside because they failed.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    fallbacks: int = 0
+    quarantines: int = 0
+
+
+def stats() -> Stats:
+    """Counts of this process since it started; a forked child goes on from its parent's."""
+    global _looks
+    serving = sys.modules.get("autotune.serving")
+    counts = serving.counts() if serving is not None else {}
+    hits = _count() - _looks
+    _looks += 1
+    return Stats(
+        hits=hits + counts.get("known", 0),
+        misses=counts.get("misses", 0),
+        fallbacks=counts.get("predicted", 0) + counts.get("reference", 0),
+        quarantines=counts.get("quarantined", 0),
+    )
 
 
 def dispatch(
@@ -47,10 +85,13 @@ def dispatch(
         kind = spec[0].__class__
         if kind is not tuple:
             key = known[kind].signature(operation, spec)
-            return _hits[(key, *options, *options.values()) if options else key]
-        if options:
-            return _hits[operation, spec, dtype, *options, *options.values()]
-        return _hits[operation, spec, dtype]
+            kernel = _hits[(key, *options, *options.values()) if options else key]
+        elif options:
+            kernel = _hits[operation, spec, dtype, *options, *options.values()]
+        else:
+            kernel = _hits[operation, spec, dtype]
+        _count()
+        return kernel
     except (KeyError, TypeError, AttributeError, IndexError):
         return _miss(operation, spec, dtype, options)
 
@@ -58,6 +99,7 @@ def dispatch(
 def _miss(operation: Any, spec: tuple[Any, ...], dtype: Any, options: dict[str, Any]) -> Kernel:
     from autotune.serving import server
 
+    before = _times_forgotten
     if spec and hasattr(spec[0], "dtype"):
         kernel = server().kernel_for_arrays(operation, spec, options)
         key = known[spec[0].__class__].signature(operation, spec)
@@ -65,7 +107,8 @@ def _miss(operation: Any, spec: tuple[Any, ...], dtype: Any, options: dict[str, 
     else:
         kernel = server().kernel(operation, spec, dtype, options)
         key = (operation, spec, dtype, *options, *options.values())
-    _remember(key, kernel)
+    if before == _times_forgotten:  # else it may rest on policies that were replaced meanwhile
+        _remember(key, kernel)
     return kernel
 
 
@@ -79,4 +122,6 @@ def _remember(key: Any, kernel: Kernel) -> None:
 
 def forget() -> None:
     """Drop every remembered kernel, so that the next calls see the newest policies."""
+    global _times_forgotten
+    _times_forgotten += 1
     _hits.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -12,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.asking import Wish, device_of_arrays, problem_from_arrays, problem_from_shape
 from autotune.device import find_device
-from autotune.errors import AutotuneError, NoPolicyError
+from autotune.errors import NoPolicyError
 from autotune.explain import explain_resolution, miss_message
 from autotune.fallback import choose_default
 from autotune.kernel import Kernel
+from autotune.locks import Lock
 from autotune.model.problem import Config, Problem
 from autotune.model.space import default_config, inadmissible, why_not
 from autotune.model.traits import is_deterministic, workspace_bytes
 from autotune.model.variant import Variant
 from autotune.modes import require_mode
+from autotune.on_miss import may_tune, tune_now
 from autotune.plugins import load_plugins
 from autotune.registry import registry
 from autotune.settings import settings
@@ -63,8 +64,9 @@ class Server:
     """Answers from one snapshot at a time; thread-safe; a broken store never reaches a caller."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._kernels: dict[Any, Kernel] = {}
+        self._busy: dict[Any, Lock] = {}
         self._quarantined: set[tuple[str, str]] = set()
         self._announced: set[str] = set()
         self._frozen = settings().frozen
@@ -103,21 +105,44 @@ class Server:
         key = (problem.key, device.identity, index, wish, tuple(scalars.items()))
         with self._lock:
             kernel = self._kernels.get(key)
-            if kernel is None:
-                self.counts["misses"] += 1
-                kernel = Kernel(
-                    problem,
-                    self.serve(problem, device, wish),
-                    device=device,
-                    scalars=scalars,
-                    serve_next=lambda failed, error: self._after_failure(
-                        problem, device, wish, failed, error
-                    ),
-                )
-                if len(self._kernels) >= _LARGEST:
-                    self._kernels.clear()
+            if kernel is not None:
+                self.counts["known"] += 1
+                return kernel
+            busy = self._busy.setdefault(key, Lock())
+        try:
+            with busy:  # one thread resolves a key, and may tune it; the others wait for that
+                kernel = self._kernels.get(key)
+                if kernel is None:
+                    snapshot = self._snapshot
+                    kernel = self._resolved(problem, device, wish, scalars)
+                    self._keep(key, kernel, snapshot)
+                return kernel
+        finally:
+            with self._lock:
+                self._busy.pop(key, None)
+
+    def _resolved(
+        self, problem: Problem, device: Any, wish: Wish, scalars: dict[str, Any]
+    ) -> Kernel:
+        self._note("misses")
+
+        def serve_next(failed: Served, error: BaseException) -> Served:
+            return self._after_failure(problem, device, wish, failed, error)
+
+        served = self.serve(problem, device, wish)
+        return Kernel(problem, served, device=device, scalars=scalars, serve_next=serve_next)
+
+    def _keep(self, key: Any, kernel: Kernel, snapshot: Snapshot) -> None:
+        """Remember a kernel, unless the policies that it rests on were replaced meanwhile."""
+        with self._lock:
+            if len(self._kernels) >= _LARGEST:
+                self._kernels.clear()
+            if snapshot is self._snapshot:
                 self._kernels[key] = kernel
-            return kernel
+
+    def _note(self, what: str) -> None:
+        with self._lock:
+            self.counts[what] += 1
 
     def serve(self, problem: Problem, device: Any, wish: Wish) -> Served:
         """Choose: pinned, tuned, interpolated, family; then tune, predict or fall back."""
@@ -129,8 +154,8 @@ class Server:
             raise NoPolicyError(
                 miss_message(problem, device, resolution, self._snapshot, mode=wish.mode)
             )
-        may_tune = not applies and wish.tune_on_miss and _may_tune(device)
-        if may_tune and self._tune(problem, device, wish):
+        may = not applies and wish.tune_on_miss and may_tune(device)
+        if may and tune_now(problem, device, wish):
             return self.serve(problem, device, replace(wish, tune_on_miss=False))
         if resolution.origin is not None:
             variant = admitted[resolution.variant]
@@ -144,7 +169,7 @@ class Server:
                 problem, device, wish.constraints, admitted=admitted, resolution=resolution
             )
             served = Served(variant, chosen, origin, text, problem, device)
-        self.counts[served.origin] += 1
+        self._note(served.origin)
         return served
 
     def _admitted(self, problem: Problem, device: Any) -> dict[str, Variant]:
@@ -195,40 +220,28 @@ class Server:
             toolchain=toolchain(device.kind),
         )
 
-    def _tune(self, problem: Problem, device: Any, wish: Wish) -> bool:
-        """Tune now; a failure costs one warning, and the call is served without a measurement."""
-        from autotune import tune
-
-        try:
-            tune(
-                problem.operation,
-                dims=dict(problem.sizes),
-                dtype=problem.dtype,
-                device=device.address,
-                mode=wish.mode,
-                budget="10s",
-                **problem.flags,
-            )
-        except AutotuneError as error:
-            log.warning("could not tune %s: %s", problem, error)
-            return False
-        return True
-
     def _after_failure(
-        self, problem: Problem, device: Any, wish: Wish, failed: str, error: BaseException
+        self, problem: Problem, device: Any, wish: Wish, failed: Served, error: BaseException
     ) -> Served:
         """Set a variant that failed aside for this process, and choose again."""
+        place = (problem.operation.name, failed.variant)
         with self._lock:
-            self._quarantined.add((problem.operation.name, failed))
-            self.counts["quarantined"] += 1
-        why = f"{type(error).__name__}: {error}".splitlines()[0]
-        log.warning("%s failed on %s (%s); the next best serves instead.", failed, problem, why)
+            new = place not in self._quarantined
+            self._quarantined.add(place)
+            self.counts["quarantined"] += new
+        if new:
+            why = next(iter(f"{type(error).__name__}: {error}".splitlines()))
+            log.warning(
+                "%s failed on %s (%s); the next best serves instead.", failed.variant, problem, why
+            )
         return self.serve(problem, device, replace(wish, tune_on_miss=False))
 
     def _announce(self, problem: Problem, device: Any, wish: Wish, resolution: Resolution) -> None:
         """One message for each key that is missed, not for each call."""
-        if problem.key.text not in self._announced:
+        with self._lock:
+            new = problem.key.text not in self._announced
             self._announced.add(problem.key.text)
+        if new:
             text = miss_message(problem, device, resolution, self._snapshot, mode=wish.mode)
             log.warning("%s", text)
 
@@ -253,17 +266,8 @@ class Server:
             self.refresh()
 
 
-def _may_tune(device: Any) -> bool:
-    """Not while the caller captures a CUDA graph."""
-    if device.kind != "cuda":
-        return True
-    from autotune.cuda.streams import capturing
-
-    return not capturing()
-
-
 _server: Server | None = None
-_server_lock = threading.Lock()
+_server_lock = Lock()
 
 
 def server() -> Server:
@@ -272,7 +276,9 @@ def server() -> Server:
     if _server is None:
         with _server_lock:
             if _server is None:
-                _server = Server()
+                made = Server()
+                # A signal may have come meanwhile whose handler dispatches.
+                _server = _server or made
     return _server
 
 
@@ -280,3 +286,8 @@ def refresh() -> None:
     """Let this process see the newest policies, if it has served any yet."""
     if _server is not None:
         _server.refresh()
+
+
+def counts() -> Counter[str]:
+    """What the server of this process has counted; nothing without one."""
+    return _server.counts if _server is not None else Counter()

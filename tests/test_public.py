@@ -26,6 +26,7 @@ PUBLIC = [
     "__version__",
     "dispatch",
     "operation",
+    "stats",
     "tune",
     "variant",
 ]

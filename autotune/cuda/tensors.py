@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from autotune.errors import ShapeError
-from autotune.libraries import Form, Maker, carved
+from autotune.libraries import Form, Maker, carved, extent, reach_into
 
 
 class TorchTensors:
@@ -46,6 +46,14 @@ class TorchTensors:
         """torch knows no read-only tensors."""
         return True
 
+    def overlap(self, one: Any, other: Any) -> bool:
+        """By their addresses."""
+        return reach_into(_extent(one), _extent(other))
+
+    def copy(self, array: Any) -> Any:
+        """A packed one."""
+        return array.detach().clone(memory_format=self._torch.contiguous_format)
+
     def maker(self, forms: Sequence[Form], place: int | None) -> Maker:
         """From torch's allocator, on torch's current stream; `empty_like` is the fastest there."""
         like = self._torch.empty_like
@@ -70,6 +78,10 @@ class TorchTensors:
     def store(self, target: Any, values: Any) -> None:
         """Copied on the device, with torch's rounding."""
         target.copy_(self._torch.as_tensor(values, device=target.device))
+
+
+def _extent(tensor: Any) -> tuple[int, int]:
+    return extent(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.element_size())
 
 
 def as_numpy(tensor: Any) -> Any:
