@@ -57,6 +57,23 @@ def export_shipped(target: Path, operation: str | None = None) -> dict[str, int]
     return {"policies": len(chosen), "devices": len({row.device for row in chosen})}
 
 
+def export_recordings(folder: Path, operation: str | None = None) -> dict[str, int]:
+    """Write what searches measured as recordings that `autotune replay` reads; configs per file.
+
+    Raises UserError where `folder` is none of its own, or nothing was measured;
+    UnknownNameError for an operation that was never measured.
+    """
+    from autotune.replay.write import write_recordings
+
+    with open_tuning_db(readonly=True) as store:
+        rows = store.trials()
+    known = {row.problem.operation for row in rows}
+    if operation is not None and operation not in known:
+        raise UnknownNameError("operation in the store", operation, known)
+    chosen = (row for row in rows if operation in (None, row.problem.operation))
+    return write_recordings(chosen, folder)
+
+
 def import_file(file: Path) -> ImportReport:
     """Add what an export has and this machine has not, all or nothing.
 

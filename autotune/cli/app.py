@@ -15,6 +15,7 @@ from autotune.cli import (
     predict,
     profile,
     registry,
+    replay,
     scale,
     show,
     threads,
@@ -61,6 +62,7 @@ app.command()(accept.accept)
 app.command()(history.history)
 app.command()(scale.scale)
 app.command()(threads.threads)
+app.command()(replay.replay)
 app.command()(exchange.export)
 app.command(name="import")(exchange.import_)
 app.command()(pins.pin)

@@ -18,6 +18,14 @@ Source = Annotated[
     typer.Argument(metavar="FILE", help="What `autotune export` wrote.", show_default=False),
 ]
 
+Recording = Annotated[
+    bool,
+    typer.Option(
+        "--recording",
+        help="FILE is a folder: a table of what was searched for each problem, device and mode, "
+        "for `autotune replay`.",
+    ),
+]
 Shipped = Annotated[
     bool,
     typer.Option(
@@ -30,15 +38,25 @@ Shipped = Annotated[
 
 @answers
 def export(
-    file: Target, operation: Operation = None, shipped: Shipped = False, as_json: AsJson = False
+    file: Target,
+    operation: Operation = None,
+    shipped: Shipped = False,
+    recording: Recording = False,
+    as_json: AsJson = False,
 ) -> Answer:
     """Write what was measured to a JSON file.
 
     Everything, or what belongs to OP. An existing file is replaced only if it is an export.
     """
-    from autotune.exchange import export_file, export_shipped
-    from autotune.report.exchange import export_blocks, shipped_blocks
+    from autotune.errors import UserError
+    from autotune.exchange import export_file, export_recordings, export_shipped
+    from autotune.report.exchange import export_blocks, recording_blocks, shipped_blocks
 
+    if shipped and recording:
+        raise UserError("export takes either --shipped or --recording.")
+    if recording:
+        counts = export_recordings(file, operation)
+        return Answer(recording_blocks(file, counts), {"folder": file, "configs": counts})
     counts = (export_shipped if shipped else export_file)(file, operation)
     blocks = (shipped_blocks if shipped else export_blocks)(file, counts)
     return Answer(blocks, {"file": file, "rows": counts})

@@ -33,6 +33,13 @@ def shipped_blocks(file: Path, counts: Mapping[str, int]) -> list[Block]:
     return [f"wrote {file}: {policies} of {units.number(counts['devices'], 'device')}."]
 
 
+def recording_blocks(folder: Path, counts: Mapping[str, int]) -> list[Block]:
+    """Which recordings were written, and how to search them."""
+    rows = tuple((name, str(count)) for name, count in counts.items())
+    shown = f"autotune replay {folder}"
+    return [f"wrote to {folder}:", Table(("recording", ">configs"), rows), f"next: {shown}"]
+
+
 def import_blocks(file: Path, report: ImportReport) -> list[Block]:
     """Counts of added and skipped rows, and each rejection with its reason."""
     names = dict.fromkeys((*report.added, *report.skipped))

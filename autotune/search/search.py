@@ -4,84 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.device.blas import blas_libraries
 from autotune.model.problem import Candidate
 from autotune.search.space import Space, VariantSpace
-from autotune.search.tpe import Model
+from autotune.search.strategy import Origin, Strategy
+from autotune.search.surrogate import Surrogate
+from autotune.search.table import Table
 
-_REFINED = 6
-_STUCK = 12
-_EXPLORED = 3
+if TYPE_CHECKING:
+    from optuna.trial import Trial
 
+    from autotune.search.engine import Engine
 
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """How a search divides its trials.
+_SCORED = 4096
+"""Candidates that a model looks at for one proposal; of more, so many are drawn."""
 
-    A space of at most `enumerate_up_to` points is tried whole. In a larger one a variant whose
-    best of `grace` trials or more is `hopeless` times slower than the best of all gets no more;
-    the others are weighed against each other with `curiosity` for those tried little. Within a
-    variant, neighbours of its best point and of those within `close` of it take turns with the
-    model. When nothing improves any more, variants within `rival` times the best get `audition`
-    trials each: their defaults may just be worse chosen. The search ends once that is done, the
-    neighbours of the best are known, and `patience` trials in a row (or a fifth of the space if
-    that is more, up to `longest`) have not improved on the best by `band`: as a rule it is the
-    budget that ends a search.
-    """
-
-    enumerate_up_to: int = 32
-    hopeless: float = 5.0
-    grace: int = 2
-    close: float = 1.25
-    band: float = 0.01
-    patience: int = 24
-    longest: int = 400
-    curiosity: float = 0.8
-    rival: float = 3.0
-    audition: int = 20
+_DRAWN = 512
+_GRACE = 2
 
 
-@dataclass(slots=True, eq=False)
-class _Known:
-    """What is known of one variant: which rows were asked for, and the time of each.
-
-    `pending` are those asked for and not told of: several may be on their way.
-    """
-
-    home: VariantSpace
-    model: Model
-    seen: NDArray[np.bool_]
-    seconds: NDArray[np.float64]
-    best: int | None = None
-    told: int = 0
-    steps: int = 0
-    pending: set[int] = field(default_factory=set)
-
-    @property
-    def best_seconds(self) -> float:
-        return math.inf if self.best is None else float(self.seconds[self.best])
-
-    @property
-    def tried(self) -> int:
-        """Points told of, and those asked for that will be."""
-        return self.told + len(self.pending)
-
-    @property
-    def open(self) -> bool:
-        return not self.seen.all()
-
-
-@dataclass(slots=True)
-class _Progress:
-    """The best time so far, and how many trials ago it last improved by the band."""
-
-    best: float = math.inf
-    since: int = 0
-    told: int = 0
+@contextmanager
+def _single_thread() -> Iterator[None]:
+    """Matrices of a few hundred rows gain nothing from threads that wait for each other."""
+    requests = [(library, library.request(1)) for library in blas_libraries()]
+    try:
+        yield
+    finally:
+        for library, request in requests:
+            library.release(request)
 
 
 class Search:
@@ -90,11 +47,11 @@ class Search:
     `ask` never returns the same candidate twice and never one outside the space; None means that
     nothing is left that is worth a trial. `tell` takes the median in seconds, or None for a
     candidate that failed; it also accepts candidates that were never asked for, which is how a
-    campaign resumes. The order: the default of every variant, the `seeds` (winners of
-    neighbouring problems) that are in the space, the config with the least predicted traffic of
-    every variant still in the race, then neighbours of the best and the model's suggestions.
-    Several may be asked for before the first is told of. The same space, seed, seeds and answers,
-    in the same order, give the same proposals.
+    campaign resumes. The order: the default of every variant, the `seeds` (winners of neighbouring
+    problems and related devices) that are in the space, the config with the least predicted time
+    of every variant still in the race, a few points far from all others, then what models and the
+    neighbourhood of the best suggest. Several may be asked for before the first is told of. The
+    same space, seed, seeds and answers, in the same order, give the same proposals.
     """
 
     def __init__(
@@ -107,135 +64,225 @@ class Search:
     ) -> None:
         self.space = space
         self.strategy = strategy or Strategy()
-        self._known = {
-            home.variant: _Known(
-                home,
-                Model(home.axes, seed + index),
-                np.zeros(len(home), dtype=bool),
-                np.full(len(home), np.nan),
-            )
-            for index, home in enumerate(space.variants)
-        }
-        self._random = np.random.default_rng(seed)
-        self._progress = _Progress()
-        self._whole = len(space) <= self.strategy.enumerate_up_to
-        self._patience = max(self.strategy.patience, min(len(space) // 5, self.strategy.longest))
+        self._seed = seed
+        self._table = Table(space)
+        self._owners = {home.variant: owner for owner, home in enumerate(space.variants)}
+        self._surrogate = Surrogate(self._table, seed)
+        self._draw = np.random.default_rng([seed, 0])
+        self._seen = np.zeros(len(self._table), dtype=bool)
+        self._rows: list[int] = []
+        self._seconds: list[float | None] = []
+        self._pending: dict[int, Trial | None] = {}
+        self._best = math.inf
+        self._since = 0
+        self._turn = 0
+        self._origin: Origin = "sampler"
+        self._origins: dict[Candidate, Origin] = {}
         self._opening = self._openings(tuple(seeds))
 
     def ask(self) -> Candidate | None:
         """The next candidate to measure, or None when the search is over."""
-        for known, row in self._opening:
-            if not known.seen[row]:
-                return self._take(known, row)
-        if self._finished():
+        for row, origin in self._opening:
+            if not self._seen[row]:
+                return self._take(row, origin, None)
+        if self._seen.all() or (self.settled and not self.strategy.endless):
             return None
-        step = self._step()
-        return None if step is None else self._take(*step)
+        with _single_thread():
+            trial, home, point = self._engine.ask()
+        row = self._nearest(home, point)
+        if self._place(row) != (home, tuple(point)):
+            self._engine.tell(trial, None)
+            return self._take(row, self._origin, None)
+        return self._take(row, self._origin, trial)
 
     def tell(self, candidate: Candidate, seconds: float | None) -> None:
         """Record what a candidate took in seconds (None: it failed)."""
-        known = self._known.get(candidate.variant)
-        row = known.home.row(candidate.config) if known else None
-        if known is None or row is None:
+        row = self._row(candidate)
+        if row is None:
             return
-        known.seen[row] = True
-        known.pending.discard(row)
-        known.told += 1
-        known.model.add(known.home.points[row], seconds)
-        self._progress.told += 1
-        self._progress.since += 1
-        if seconds is None:
-            return
-        known.seconds[row] = seconds
-        if seconds < known.best_seconds:
-            known.best = row
-        if seconds < self._progress.best * (1.0 - self.strategy.band):
-            self._progress.since = 0
-        self._progress.best = min(self._progress.best, seconds)
+        self._seen[row] = True
+        if row in self._rows:  # measured anew
+            self._seconds[self._rows.index(row)] = seconds
+        else:
+            self._rows.append(row)
+            self._seconds.append(seconds)
+        self._since += 1
+        if seconds is not None:
+            if seconds < self._best * (1.0 - self.strategy.band):
+                self._since = 0
+            self._best = min(self._best, seconds)
+        self._record(row, self._pending.pop(row, None), seconds)
 
-    def _take(self, known: _Known, row: int) -> Candidate:
-        known.seen[row] = True
-        known.pending.add(row)
-        return known.home.candidate(row)
+    def origin(self, candidate: Candidate) -> Origin | None:
+        """Why a candidate was proposed, or None if it was not."""
+        return self._origins.get(candidate)
 
-    def _openings(self, seeds: tuple[Candidate, ...]) -> Iterator[tuple[_Known, int]]:
-        for known in self._known.values():
-            yield known, known.home.default
-        for candidate in seeds:
-            known_or_none = self._known.get(candidate.variant)
-            row = known_or_none.home.row(candidate.config) if known_or_none else None
-            if known_or_none is not None and row is not None:
-                yield known_or_none, row
-        for known in self._known.values():
-            if known.home.predicted is not None and self._alive(known):
-                yield known, known.home.predicted
-
-    def _alive(self, known: _Known) -> bool:
-        if self._whole:
-            return True
-        if known.tried < self.strategy.grace or (known.best is None and known.pending):
-            return True
-        limit = self.strategy.hopeless * self._progress.best
-        return known.best is not None and known.best_seconds <= limit
-
-    def _finished(self) -> bool:
-        """Whether nothing got better, the best's neighbours are known and rivals had their turn."""
-        if self._whole or self._progress.since < self._patience:
+    @property
+    def settled(self) -> bool:
+        """Whether no gain worth a trial is expected any more, in a space too large to try whole."""
+        if len(self.space) <= self.strategy.enumerate_up_to:
             return False
-        leader = min(self._known.values(), key=lambda known: known.best_seconds)
-        if leader.best is None:
-            return True
-        return self._untried_rival() is None and not self._around(leader, only_best=True)
+        if math.isinf(self._best):
+            return len(self._rows) >= max(self.strategy.start, 2 * len(self.space.variants))
+        if self._since < self._patience or len(self._around(1)):
+            return False
+        unknown = self._unknown()
+        rows = unknown[:: math.ceil(len(unknown) / _SCORED)]
+        with _single_thread():
+            self._surrogate.learn(self._rows, self._seconds, list(self._pending))
+            gains = np.sort(self._surrogate.smooth_gain(rows))
+        return float(gains[-self._patience :].sum()) < self.strategy.band
 
-    def _step(self) -> tuple[_Known, int] | None:
-        """A point of the most promising variant: in turn one near its best and one of its model."""
-        alive = [known for known in self._known.values() if known.open and self._alive(known)]
-        if not alive:
+    @property
+    def _patience(self) -> int:
+        return max(self.strategy.patience, min(len(self.space) // 20, self.strategy.longest))
+
+    def _take(self, row: int, origin: Origin, trial: Trial | None) -> Candidate:
+        home = self.space.variants[int(self._table.owner[row])]
+        candidate = home.candidate(int(self._table.place[row]))
+        self._seen[row] = True
+        self._pending[row] = trial
+        self._origins[candidate] = origin
+        return candidate
+
+    def _record(self, row: int, trial: Trial | None, seconds: float | None) -> None:
+        """Keep Optuna's study up to date: log times, a failed one as the slowest seen."""
+        slowest = max((math.log(each) for each in self._seconds if each is not None), default=None)
+        value = slowest if seconds is None else math.log(seconds)
+        if trial is not None:
+            self._engine.tell(trial, value)
+        elif self.strategy.method != "model":
+            self._engine.add(*self._place(row), value)
+
+    def _row(self, candidate: Candidate) -> int | None:
+        owner = self._owners.get(candidate.variant)
+        if owner is None:
             return None
-        known = min(alive, key=self._promise)
-        if self._progress.since >= _STUCK:
-            known = self._untried_rival() or known
-        known.steps += 1
-        if known.steps % 2:
-            around = self._around(known)
-            if around:
-                return known, around[int(self._random.integers(len(around)))]
-        return known, self._suggested(known)
+        place = self.space.variants[owner].row(candidate.config)
+        return None if place is None else self._at(owner, place)
 
-    def _untried_rival(self) -> _Known | None:
-        """The fastest variant within `rival` of the best that had fewer trials than its due."""
-        limit = self.strategy.rival * self._progress.best
-        rivals = [
-            known
-            for known in self._known.values()
-            if known.open and known.best_seconds <= limit and known.told < self.strategy.audition
-        ]
-        return min(rivals, key=lambda known: known.best_seconds, default=None)
+    def _at(self, owner: int, place: int) -> int:
+        """The row of a place; `seen` grows with the table."""
+        row = self._table.row(owner, place)
+        self._widen()
+        return row
 
-    def _promise(self, known: _Known) -> float:
-        """Lower is better: log time of the best, less a bonus for variants tried little."""
-        if known.best is None:
-            return -math.inf if known.tried < self.strategy.grace else math.inf
-        bonus = math.sqrt(math.log(1.0 + self._progress.told) / known.tried)
-        return math.log(known.best_seconds) - self.strategy.curiosity * bonus
+    def _widen(self) -> None:
+        fresh = len(self._table) - len(self._seen)
+        if fresh:
+            self._seen = np.concatenate([self._seen, np.zeros(fresh, dtype=bool)])
 
-    def _around(self, known: _Known, only_best: bool = False) -> list[int]:
-        """Unseen neighbours of the best point, or of the best of its good points that has any."""
-        limit = known.best_seconds * (1.0 if only_best else self.strategy.close)
-        good = np.flatnonzero(known.seconds <= limit)
-        for row in good[np.argsort(known.seconds[good], kind="stable")][:_REFINED]:
-            near = [other for other in known.home.neighbours(int(row)) if not known.seen[other]]
-            if near:
-                return near
-        return []
+    def _place(self, row: int) -> tuple[VariantSpace, tuple[int, ...]]:
+        home = self.space.variants[int(self._table.owner[row])]
+        return home, tuple(home.points[int(self._table.place[row])].tolist())
 
-    def _suggested(self, known: _Known) -> int:
-        """The unseen point nearest to what the model suggests.
+    def _openings(self, seeds: tuple[Candidate, ...]) -> Iterator[tuple[int, Origin]]:
+        for owner, home in enumerate(self.space.variants):
+            yield self._at(owner, home.default), "default"
+        for candidate in seeds:
+            row = self._row(candidate)
+            if row is not None:
+                yield row, "transfer"
+        for owner, home in enumerate(self.space.variants):
+            if home.predicted is not None and self._near_the_best(owner):
+                yield self._at(owner, home.predicted), "prediction"
 
-        While nothing improves, now and then any unseen point: a model stays in its valley.
-        """
-        if self._progress.since >= _STUCK and known.steps % _EXPLORED == 0:
-            return int(self._random.choice(np.flatnonzero(~known.seen)))
-        distances = known.home.distances(known.model.suggest())
-        distances[known.seen] = math.inf
-        return int(np.argmin(distances))
+    def _near_the_best(self, owner: int) -> bool:
+        """Whether a variant has come within `hopeless` times the best, or is yet to be told of."""
+        waits = any(self._table.owner[row] == owner for row in self._pending)
+        return waits or min(self._own(owner), default=math.inf) <= self._limit
+
+    def _own(self, owner: int) -> list[float]:
+        """The times of a variant; a failed candidate took forever."""
+        pairs = zip(self._rows, self._seconds, strict=True)
+        return [s or math.inf for row, s in pairs if self._table.owner[row] == owner]
+
+    @property
+    def _limit(self) -> float:
+        return self.strategy.hopeless * self._best
+
+    def _unknown(self) -> NDArray[np.int64]:
+        """Rows not asked for; those of hopeless variants only when nothing else is left."""
+        rows = np.flatnonzero(~self._seen)
+        times = [self._own(owner) for owner in range(len(self._table.homes))]
+        hopeless = np.array([len(own) >= _GRACE and min(own) > self._limit for own in times])
+        others = rows[~hopeless[self._table.owner[rows]]]
+        return others if len(others) else rows
+
+    @cached_property
+    def _engine(self) -> Engine:
+        from autotune.search import engine
+
+        samplers = {"tpe": engine.tpe, "random": engine.random}
+        make = samplers.get(self.strategy.method)
+        sampler = make(self._seed) if make else engine.Choosing(self._choose)
+        return engine.Engine(self.space, sampler)
+
+    def _choose(self) -> tuple[VariantSpace, tuple[int, ...]]:
+        """A point far from all others at first, then in turn by a model or near the best."""
+        told = len(self._rows)
+        if told + len(self._pending) < self.strategy.start or told < 2:
+            row, self._origin = self._far(), "spread"
+            return self._place(row)
+        self._surrogate.learn(self._rows, self._seconds, list(self._pending))
+        self._turn += 1
+        row = -1
+        if self._turn % self.strategy.local == 0:
+            row, self._origin = self._near(), "neighbour"
+        if row < 0:
+            row, self._origin = self._promising(), "model"
+        return self._place(row)
+
+    def _far(self) -> int:
+        """Of some points drawn, the one farthest from all that were asked for."""
+        drawn = self._some(_DRAWN)
+        known = np.array([*self._rows, *self._pending], dtype=np.int64)
+        if not len(known):
+            return int(drawn[0])
+        smooth = self._table.smooth
+        apart = np.abs(smooth[drawn][:, None, :] - smooth[known][None]).sum(axis=2).min(axis=1)
+        return int(drawn[np.argmax(apart)])
+
+    def _near(self) -> int:
+        """The most promising unknown neighbour of one of the leaders, or -1."""
+        around = self._around(self.strategy.leaders)
+        if not len(around):
+            return -1
+        gain = self._surrogate.stepped_gain(around)
+        return int(around[np.argmax(gain)])
+
+    def _around(self, count: int) -> NDArray[np.int64]:
+        """The unknown neighbours of the best few."""
+        pairs = zip(self._seconds, self._rows, strict=True)
+        timed = sorted((seconds, row) for seconds, row in pairs if seconds is not None)
+        found: dict[int, None] = {}
+        for _, leader in timed[:count]:
+            found.update(dict.fromkeys(self._table.neighbours(leader)))
+        self._widen()
+        return np.array([row for row in sorted(found) if not self._seen[row]], dtype=np.int64)
+
+    def _promising(self) -> int:
+        """The unknown point with the greatest expected gain, by one model and the other in turn."""
+        rows = self._some(_SCORED)
+        if len(rows) == _SCORED:
+            rows = np.union1d(rows, self._around(self.strategy.leaders))
+        smooth = (self._turn - self._turn // self.strategy.local) % 2 == 1
+        gain = (self._surrogate.smooth_gain if smooth else self._surrogate.stepped_gain)(rows)
+        return int(rows[np.argmax(gain)])
+
+    def _some(self, count: int) -> NDArray[np.int64]:
+        """Unknown points: all of them, or so many drawn evenly."""
+        rows = self._unknown()
+        return self._draw.choice(rows, count, replace=False) if len(rows) > count else rows
+
+    def _nearest(self, home: VariantSpace, point: Sequence[int]) -> int:
+        """The unknown row nearest to a point of the product: itself, where it is one."""
+        owner = self._owners[home.variant]
+        place = home.place(point)
+        if place is not None and not self._seen[self._at(owner, place)]:
+            return self._at(owner, place)
+        rows = self._table.rows(owner)
+        apart = np.where(self._seen[rows], math.inf, home.distances(point)[: len(rows)])
+        if np.isinf(apart).all():
+            return int(np.flatnonzero(~self._seen)[0])
+        return int(rows[np.argmin(apart)])

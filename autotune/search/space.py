@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,12 +13,15 @@ from numpy.typing import NDArray
 from autotune.estimate import estimate_seconds
 from autotune.model import space as admissible
 from autotune.model.problem import Candidate, Config, Problem, Value
+from autotune.model.traits import values
 from autotune.model.tunable import Machine
 from autotune.model.variant import Variant
 from autotune.rates import Rates
+from autotune.search.constraints import constraint
+from autotune.search.legal import Rules, legal_points
 
 ENUMERATED = 20_000
-"""Configs per variant up to which all are listed; beyond it, as many are drawn at random."""
+"""Configs per variant up to which all are listed; beyond it, so many are drawn at random."""
 
 _PREDICTED = 128
 
@@ -39,14 +41,23 @@ class Axis:
     values: tuple[Value, ...]
     ordered: bool
 
+    def doubled(self, index: int) -> list[int]:
+        """The indices of half and of twice a value, where these are values."""
+        value = self.values[index]
+        if not isinstance(value, int | float) or value <= 0:
+            return []
+        return [i for i, other in enumerate(self.values) if other in (2 * value, value / 2)]
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(slots=True, eq=False)
 class VariantSpace:
     """The admissible configs of one variant.
 
     `points` has one row per config and one column per axis: the index of the value on that axis.
     `default` is the row of the variant's default config; `predicted` the row that the declaration
-    expects to be the fastest, if that is clearly another one.
+    expects to be the fastest, if that is clearly another one. Of a space too large to list the
+    points are a sample, and `admits` tells which others belong to it: those that are asked about,
+    and neighbours of those that are asked for, join at the end.
     """
 
     variant: str
@@ -54,11 +65,11 @@ class VariantSpace:
     points: NDArray[np.int32]
     default: int = 0
     predicted: int | None = None
+    admits: Callable[[NDArray[np.int32]], NDArray[np.bool_]] | None = None
     _rows: dict[tuple[int, ...], int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        rows = {tuple(point): row for row, point in enumerate(self.points.tolist())}
-        object.__setattr__(self, "_rows", rows)
+        self._rows = {tuple(point): row for row, point in enumerate(self.points.tolist())}
 
     def __len__(self) -> int:
         return len(self.points)
@@ -77,9 +88,16 @@ class VariantSpace:
             key = tuple(axis.values.index(config[axis.name]) for axis in self.axes)
         except ValueError:
             return None
+        return self.place(key)
+
+    def place(self, point: Sequence[int]) -> int | None:
+        """The row of an index vector, or None when it is not in the space."""
+        key = tuple(point)
+        if key not in self._rows:
+            self._admit(np.array([key], dtype=np.int32))
         return self._rows.get(key)
 
-    def distances(self, point: NDArray[Any]) -> NDArray[np.float64]:
+    def distances(self, point: Sequence[int]) -> NDArray[np.float64]:
         """How far every config is from an index vector, in units of whole axes.
 
         One step of an ordered axis counts its share of the axis, any change of an unordered one
@@ -95,11 +113,14 @@ class VariantSpace:
         return total
 
     def neighbours(self, row: int) -> list[int]:
-        """Rows that differ in one axis only: the next admissible value up and down, or any other.
+        """Rows that differ in one axis only, in the order of the axes.
 
-        Axes in declared order, so that the result is the same every time.
+        Of ordered values the next admissible one up and down, and half and twice the value; of
+        others any.
         """
         point = self.points[row]
+        if self.admits is not None:
+            self._admit(_one_step(point, self.axes))
         differs = self.points != point
         single = differs.sum(axis=1) == 1
         found: list[int] = []
@@ -108,11 +129,35 @@ class VariantSpace:
             if axis.ordered:
                 steps = self.points[rows, column] - point[column]
                 up, down = rows[steps > 0], rows[steps < 0]
-                found += [int(up[np.argmin(steps[steps > 0])])] if up.size else []
-                found += [int(down[np.argmax(steps[steps < 0])])] if down.size else []
+                near = [int(up[np.argmin(steps[steps > 0])])] if up.size else []
+                near += [int(down[np.argmax(steps[steps < 0])])] if down.size else []
+                twice = np.isin(self.points[rows, column], axis.doubled(int(point[column])))
+                found += dict.fromkeys([*near, *rows[twice].tolist()])
             else:
                 found += rows.tolist()
         return found
+
+    def _admit(self, points: NDArray[np.int32]) -> None:
+        """Let those of the points join that are admissible and not here yet."""
+        if self.admits is None or not len(points):
+            return
+        fresh = [p for p in points[self.admits(points)].tolist() if tuple(p) not in self._rows]
+        if fresh:
+            for place, point in enumerate(fresh, start=len(self.points)):
+                self._rows[tuple(point)] = place
+            self.points = np.concatenate([self.points, np.array(fresh, dtype=np.int32)])
+
+
+def _one_step(point: NDArray[np.int32], axes: Sequence[Axis]) -> NDArray[np.int32]:
+    """Every change of one axis, admissible or not."""
+    changed = []
+    for column, axis in enumerate(axes):
+        for index in range(len(axis.values)):
+            if index != point[column]:
+                other = point.copy()
+                other[column] = index
+                changed.append(other)
+    return np.array(changed, dtype=np.int32).reshape(len(changed), len(axes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,62 +214,63 @@ def _variant_space(
     variant: Variant, problem: Problem, machine: Machine, limit: int, rates: Rates | None
 ) -> VariantSpace | None:
     axes = tuple(Axis(t.name, t.values(machine), t.ordered) for t in variant.tunables)
-    default = admissible.default_config(variant, problem, machine)
-    if default is None:
-        return None
-    listed = _listed(variant, problem, machine, limit)
-    if default not in listed:
-        listed.append(default)
-    indices = [{value: i for i, value in enumerate(axis.values)} for axis in axes]
-    points = np.array(
-        [
-            [index[config[axis.name]] for axis, index in zip(axes, indices, strict=True)]
-            for config in listed
-        ],
-        dtype=np.int32,
-    ).reshape(len(listed), len(axes))
-    start = listed.index(default)
-    return VariantSpace(
-        variant.name, axes, points, start, _predicted(variant, problem, listed, start, rates)
+    rules = Rules(
+        {axis.name: axis.values for axis in axes},
+        [constraint(text) for text in variant.constraints],
+        {**values(problem, {}), **machine.limits},
     )
+    points, complete = legal_points(rules, limit)
+    room = _Room.of(machine, axes)
+    points = points[room(points)]
+    if not len(points):
+        return None
+    home = VariantSpace(variant.name, axes, points)
+    if not complete:
+        home.admits = lambda points: rules.admits(points) & room(points)
+    start = _default(variant, problem, machine, home)
+    home.default = start
+    home.predicted = _predicted(variant, problem, home, rates)
+    return home
 
 
-def _listed(variant: Variant, problem: Problem, machine: Machine, limit: int) -> list[Config]:
-    """Every admissible config, or `limit` of them drawn evenly when there are more."""
-    found = list(itertools.islice(admissible.configs(variant, problem, machine), limit + 1))
-    if len(found) > limit:
-        found = _drawn(variant, problem, machine, found[:limit])
-    if isinstance(machine, _Placing) and {"threads", "placement"} <= set(variant.tunable_names):
-        room = {
-            (threads, placement): machine.fits(int(threads), str(placement))
-            for threads, placement in {(c["threads"], c["placement"]) for c in found}
-        }
-        found = [config for config in found if room[config["threads"], config["placement"]]]
-    return found
+def _default(variant: Variant, problem: Problem, machine: Machine, home: VariantSpace) -> int:
+    """The row of the default config; where that is not admissible, of the one nearest to it."""
+    start = {tunable.name: tunable.start(machine) for tunable in variant.tunables}
+    row = home.row(start)
+    if row is None and home.admits is None:
+        config = admissible.default_config(variant, problem, machine)
+        row = home.row(config) if config is not None else None
+    if row is None:
+        point = [axis.values.index(start[axis.name]) for axis in home.axes]
+        row = int(np.argmin(home.distances(point)))
+    return row
 
 
-def _drawn(
-    variant: Variant, problem: Problem, machine: Machine, fallback: list[Config]
-) -> list[Config]:
-    """As many distinct admissible configs as `fallback` has, drawn evenly over the product."""
-    draw = random.Random(0)
-    options = {tunable.name: tunable.values(machine) for tunable in variant.tunables}
-    found: dict[Config, None] = {}
-    for _ in range(5 * len(fallback)):
-        config = Config({name: draw.choice(values) for name, values in options.items()})
-        if admissible.violated(variant, problem, config, machine) is None:
-            found[config] = None
-        if len(found) == len(fallback):
-            break
-    return list({**found, **dict.fromkeys(fallback)})[: len(fallback)]
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Which placements have room for which thread counts, where a machine tells."""
+
+    columns: tuple[int, int] | None
+    fits: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, machine: Machine, axes: Sequence[Axis]) -> _Room:
+        names = [axis.name for axis in axes]
+        if not isinstance(machine, _Placing) or not {"threads", "placement"} <= set(names):
+            return cls(None, np.zeros((0, 0), dtype=bool))
+        columns = names.index("threads"), names.index("placement")
+        threads, placements = (axes[column].values for column in columns)
+        fits = [[machine.fits(int(t), str(p)) for p in placements] for t in threads]
+        return cls(columns, np.array(fits, dtype=bool))
+
+    def __call__(self, points: NDArray[np.int32]) -> NDArray[np.bool_]:
+        if self.columns is None:
+            return np.ones(len(points), dtype=bool)
+        return self.fits[points[:, self.columns[0]], points[:, self.columns[1]]]
 
 
 def _predicted(
-    variant: Variant,
-    problem: Problem,
-    listed: Sequence[Config],
-    default: int,
-    rates: Rates | None,
+    variant: Variant, problem: Problem, home: VariantSpace, rates: Rates | None
 ) -> int | None:
     """The row with the least predicted time, if it is 2% below the default's; else None.
 
@@ -232,16 +278,13 @@ def _predicted(
     """
 
     def cost(row: int) -> float:
-        return estimate_seconds(variant, problem, listed[row], rates)
+        return estimate_seconds(variant, problem, home.candidate(row).config, rates)
 
     if not variant.passes:
         return None
-    kept = {name: listed[default].get(name) for name in ("threads", "placement")}
-    rows = [
-        row
-        for row, config in enumerate(listed)
-        if all(config.get(name) == value for name, value in kept.items())
-    ]
+    kept = [i for i, axis in enumerate(home.axes) if axis.name in ("threads", "placement")]
+    same = (home.points[:, kept] == home.points[home.default, kept]).all(axis=1)
+    rows = np.flatnonzero(same).tolist()
     rows = random.Random(0).sample(rows, min(_PREDICTED, len(rows)))
-    best = min(rows, key=lambda row: (cost(row), row), default=default)
-    return best if cost(best) < 0.98 * cost(default) else None
+    best = min(rows, key=lambda row: (cost(row), row), default=home.default)
+    return best if cost(best) < 0.98 * cost(home.default) else None

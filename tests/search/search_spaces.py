@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 
@@ -110,17 +106,3 @@ def _cost(draw: np.random.Generator, floor: float) -> Callable[..., float | None
         return float(floor * math.exp(bowl + parallel + pinned + draw.normal(0, 0.01)))
 
     return cost
-
-
-def recorded(folder: Path, name: str) -> Replay:
-    """A complete recording of somebody's kernel as a space of one variant."""
-    about = json.loads((folder / "index.json").read_text())[name]
-    with gzip.open(folder / about["file"], "rt") as stream:
-        rows = list(csv.DictReader(stream))
-    names = [n for n in rows[0] if n in about["params"]]
-    values = {n: [str(value) for value in about["params"][n]] for n in names}
-    axes = tuple(Axis(n, tuple(values[n]), len(values[n]) > 2) for n in names)
-    points = np.array([[values[n].index(row[n]) for n in names] for row in rows], dtype=np.int32)
-    times = [float(row["time_ms"]) if row["status"] == "ok" else None for row in rows]
-    home = VariantSpace("recorded", axes, points, len(rows) // 2)
-    return Replay(Space((home,)), {"recorded": times})
