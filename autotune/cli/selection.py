@@ -53,11 +53,21 @@ def measuring_device(name: str | None) -> Device:
     device = find_device(name)
     if device.kind != "cpu":
         say(f"on {described(device)}.")
+        _require_compiler(device)
     elif name is None:
         for each in local_devices():
             if each.unusable is not None:
                 say(f"{described(each)} is not used: {each.unusable}.")
     return device
+
+
+def _require_compiler(device: Device) -> None:
+    """One sentence for a card that the compiler does not know, in place of one for each variant."""
+    from autotune.cuda import nvrtc
+
+    compute = device.limits.get("compute")
+    if compute is not None:
+        nvrtc.require_architecture(compute, str(device.facts.get("driver") or ""))
 
 
 def find_operation(name: str) -> Operation:

@@ -80,6 +80,38 @@ def version() -> str:
     return f"{major.value}.{minor.value}"
 
 
+@cache
+def architectures() -> tuple[int, ...]:
+    """The compute capabilities it makes machine code for, ascending: (75, 80, 90, ...)."""
+    if not hasattr(library(), "nvrtcGetNumSupportedArchs"):
+        raise CompileError(f"NVRTC {version()} does not tell what it compiles for.")
+    count = ctypes.c_int()
+    _check(library().nvrtcGetNumSupportedArchs(ctypes.byref(count)), "its architectures")
+    found = (ctypes.c_int * count.value)()
+    _check(library().nvrtcGetSupportedArchs(found), "its architectures")
+    return tuple(sorted(found))
+
+
+def require_architecture(compute: int, driver: str = "") -> None:
+    """Raises CompileError, in one sentence with versions and remedy, for a card it cannot serve.
+
+    Without this, each kernel would fail on its own.
+    """
+    try:
+        known = architectures()
+    except CompileError:  # none installed, or one too old to be asked: what is compiled tells
+        return
+    if compute in known:
+        return
+    newer = compute > known[-1]
+    remedy = "pip install -U nvidia-cuda-nvrtc" if newer else "pip install 'onf-autotune[cuda12]'"
+    raise CompileError(
+        f"NVRTC {version()} makes no code for compute capability {compute / 10:.1f}, only for "
+        f"{known[0] / 10:.1f} to {known[-1] / 10:.1f}{f' (driver {driver})' if driver else ''}: "
+        f"{remedy} brings one that does."
+    )
+
+
 @contextmanager
 def compile_clock() -> Iterator[Callable[[], float]]:
     """Seconds spent compiling in this process so far, inside the context."""

@@ -16,8 +16,6 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tuning_db"))
-
 from processes import trial
 
 from autotune_tuning_db import Store, StoreError, TrialRow

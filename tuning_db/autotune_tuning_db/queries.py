@@ -273,7 +273,19 @@ def _where(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
 def _insert(db: Database, table: str, record: Mapping[str, Any]) -> int:
     columns = ", ".join(record)
     marks = ", ".join("?" * len(record))
-    cursor: sqlite3.Cursor = db.execute(
-        f"INSERT INTO {table} ({columns}) VALUES ({marks})", list(record.values())
-    )
+    values = [_storable(value) if isinstance(value, str) else value for value in record.values()]
+    cursor: sqlite3.Cursor = db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", values)
     return int(cursor.lastrowid or 0)
+
+
+def _storable(text: str) -> str:
+    """The text with what cannot be shown, or written as UTF-8, by its number.
+
+    What a candidate raises may hold a byte of a file's name, or colours of a terminal.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
