@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from autotune.cuda.dependent import dependent_launch
 from autotune.cuda.streams import cupy_cuda, refuse_during_capture
 from autotune.errors import AutotuneError, DeclarationError, DeviceLostError, LaunchError
 
@@ -96,17 +97,20 @@ class CudaFunction:
         block: tuple[int, ...],
         arguments: str,
         shared: int = 0,
+        dependent: bool = False,
     ) -> Launch:
         """`launch(*values)` for a fixed grid and block, on the current device and stream.
 
         `shared` is the dynamic shared memory in bytes. `arguments` are one code per parameter:
         P pointer, q/Q 64-bit and i/I 32-bit integers, h/H, b/B, ? bool, d double, f float, and
         S128 a struct of 128 bytes, given as bytes or a NumPy scalar of a structured dtype.
+        A `dependent` kernel may begin before the one ahead of it in the stream has ended: it has
+        to execute `griddepcontrol.wait` before it reads or overwrites anything of that one's.
         """
         launched = _collected.get()
         if launched is not None:
             launched.append(Prepared(self, shared))
-        return _launcher(self, _three(grid), _three(block), shared, arguments)
+        return _launcher(self, _three(grid), _three(block), shared, arguments, dependent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,7 @@ def _launcher(
     block: tuple[int, int, int],
     shared: int,
     arguments: str,
+    dependent: bool,
 ) -> Launch:
     packing, offsets, structs = _fields(arguments)
     pack, one_struct = packing.pack_into, structs and len(offsets) == 1
@@ -190,7 +195,8 @@ def _launcher(
         nonlocal launch_kernel, current, device
         cuda = cupy_cuda()
         handle = handles[cuda.runtime.getDevice()] = function.handle(shared)
-        launch_kernel, current = cuda.driver.launchKernel, cuda.get_current_stream
+        launch_kernel = dependent_launch(cuda) if dependent else cuda.driver.launchKernel
+        current = cuda.get_current_stream
         device = cuda.runtime.getDevice
         return handle
 

@@ -606,9 +606,10 @@ def current() -> FakeCupy:
 
 def install(monkeypatch: Any) -> FakeCupy:
     """Make `import cupy` give a fresh fake for one test."""
-    from autotune.cuda import streams
+    from autotune.cuda import dependent, streams
     from autotune.libraries import known
 
+    monkeypatch.setattr(dependent, "_driver_launch", lambda: None)  # a real one knows no fake
     for kind in [each for each in known if each.__module__ == "cupy"]:
         monkeypatch.delitem(known, kind)
     fake = FakeCupy()

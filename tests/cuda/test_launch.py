@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 from pathlib import Path
@@ -11,7 +12,7 @@ import fake_cupy as fake
 import numpy as np
 import pytest
 
-from autotune.cuda import CudaSource, pointer, strides_in_elements
+from autotune.cuda import CudaSource, dependent, pointer, strides_in_elements
 from autotune.cuda.launch import CudaFunction
 from autotune.errors import CapturingError, DeclarationError, LaunchError
 
@@ -216,3 +217,67 @@ def test_a_struct_of_another_size_is_refused(tmp_path: Path, fake_cupy: Any, com
     with pytest.raises(ValueError, match="different"):
         launch(bytes(8))
     assert len(fake_cupy.launched) == 1
+
+
+def _last_launch(monkeypatch: pytest.MonkeyPatch, status: int = 0) -> list[dict[str, Any]]:
+    """What a driver would read of launches that may begin early."""
+    seen: list[dict[str, Any]] = []
+
+    def launch(address: Any, handle: int, values: int, extra: int) -> int:
+        config = address._obj
+        early = config.attributes[0]
+        seen.append(
+            {"grid": [*config.grid], "block": [*config.block], "shared": config.shared}
+            | {"stream": config.stream or 0, "attribute": (early.id, early.value, config.count)}
+        )
+        return status
+
+    monkeypatch.setattr(dependent, "_driver_launch", lambda: launch)
+    return seen
+
+
+def test_a_dependent_launch_tells_the_driver_so(
+    scale: CudaFunction, fake_cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = _last_launch(monkeypatch)
+    x = fake_cupy.empty(3)
+    launch = scale.launcher(grid=(7, 2), block=(64,), arguments="PPqd", shared=96, dependent=True)
+    with fake_cupy.cuda.Stream() as stream:
+        launch(pointer(x), pointer(x), 3, 1.0)
+    assert seen == [
+        {"grid": [7, 2, 1], "block": [64, 1, 1], "shared": 96, "stream": stream.ptr}
+        | {"attribute": (6, 1, 1)}
+    ]
+    assert not fake_cupy.launched
+
+
+def test_a_dependent_launch_that_fails_is_an_error(
+    scale: CudaFunction, fake_cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _last_launch(monkeypatch, status=1)
+    x = fake_cupy.empty(3)
+    launch = scale.launcher(grid=(1,), block=(1,), arguments="PPqd", dependent=True)
+    with pytest.raises(LaunchError, match="scale was not launched"):
+        launch(pointer(x), pointer(x), 3, 1.0)
+
+
+def test_an_older_card_launches_one_after_the_other(
+    scale: CudaFunction, fake_cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = _last_launch(monkeypatch)
+    fake_cupy.capability = "80"
+    x = fake_cupy.empty(3)
+    scale.launcher(grid=(1,), block=(1,), arguments="PPqd", dependent=True)(
+        *(pointer(x), pointer(x), 3, 1.0)
+    )
+    assert not seen
+    assert len(fake_cupy.launched) == 1
+
+
+def test_the_structs_of_a_dependent_launch_are_the_drivers() -> None:
+    """Offsets of CUlaunchConfig and CUlaunchAttribute in cuda.h."""
+    config, attribute = dependent._Config, dependent._Attribute
+    fields = (config.shared, config.stream, config.attributes, config.count)
+    assert [field.offset for field in fields] == [24, 32, 40, 48]
+    assert (ctypes.sizeof(config), ctypes.sizeof(attribute)) == (56, 72)
+    assert (attribute.id.offset, attribute.value.offset) == (0, 8)

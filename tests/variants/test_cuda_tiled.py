@@ -12,7 +12,7 @@ from cuda_samples import GPUS, H200, RTX, cuda_variants, problem_of, spread
 
 from autotune.cuda import CudaSource
 from autotune.errors import ShapeError
-from autotune.model import Variant, is_deterministic, predict
+from autotune.model import Config, Variant, is_deterministic, predict
 from autotune.model.space import default_config, size, violated, why_not
 from autotune_variants.attention.cuda.arguments import ARGUMENTS, arguments, bind
 
@@ -136,6 +136,30 @@ def test_launches_are_predicted(
             made.clear()
             variant.build(problem, config)
             assert predict(variant, problem, config).launches == len(made)
+
+
+def test_the_backward_starts_before_the_forward_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, bool]] = []
+
+    class Kernel:
+        def __init__(self, entry: str) -> None:
+            self.entry = entry
+
+        def launcher(self, *, dependent: bool, **_: Any) -> None:
+            made.append((self.entry, dependent))
+
+    monkeypatch.setattr(CudaSource, "kernel", lambda self, entry, macros: Kernel(entry))
+    problem = problem_of("attention_train", (2, 1, 512, 64), "float64")
+    variant = _train("cuda_dmma")
+    config = default_config(variant, problem, H200)
+    assert config is not None
+    for joined, backward in (
+        (True, [("backward_both", True)]),
+        (False, [("backward_columns", True), ("backward_rows", False)]),
+    ):
+        made.clear()
+        variant.build(problem, Config({**config, "joined": joined}))
+        assert made == [("forward_train", False), *backward]
 
 
 class _Device:

@@ -45,6 +45,19 @@ __device__ __forceinline__ unsigned shared_address(const void* p) {
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;"); }
 __device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
 
+// Programmatic dependent launch. What follows in the stream may start once every block has come here; what was launched
+// so waits for all that the kernel ahead writes. For a kernel that was launched plainly neither does anything.
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+__device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // `bytes` of 16 are read, the rest becomes zero; with 0 bytes the address is never touched.
 __device__ __forceinline__ void copy_async_16(unsigned to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));

@@ -51,6 +51,7 @@ ENTRY backward_both(const Args a) {
 // shift and inverse.
 template <bool FromLse>
 __device__ __forceinline__ void prepare_rows(const Args& a) {
+  let_next_start();
   const i64 row = (static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (row >= a.batch * a.heads * a.nq) return;
   const i64 n = row % a.nq, h = row / a.nq % a.heads, b = row / a.nq / a.heads;

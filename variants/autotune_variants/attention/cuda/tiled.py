@@ -23,6 +23,7 @@ _BITS = {
     **{"backward_both": 16, "prepare": 32, "prepare_train": 32},
 }
 _STORAGE = {"bfloat16": 1, "float16": 2}
+_BEFORE_BACKWARD = ("forward_train", "prepare", "prepare_train")
 _ROWS_OF_PREPARE = 8  # rows per block: a warp each
 
 
@@ -93,8 +94,11 @@ def _blocks(problem: Any, config: Mapping[str, Any], entry: str) -> int:
 def launches(
     problem: Any, config: Mapping[str, Any], steps: Sequence[Step], form: Form, *, aligned: bool
 ) -> Launches:
-    """The launches of a call, without those that have nothing to do."""
-    made = []
+    """The launches of a call, without those that have nothing to do.
+
+    The first of the backward passes starts early: it has tiles of its own to read.
+    """
+    made, ahead = [], ""
     for step in steps:
         blocks = _blocks(problem, config, step.entry)
         if not blocks:
@@ -106,9 +110,14 @@ def launches(
         kernel = SOURCE.kernel(step.entry, {**chosen, "ALIGNED": aligned})
         made.append(
             kernel.launcher(
-                grid=(blocks, 1, 1), block=(threads, 1, 1), shared=shared, arguments=ARGUMENTS
+                grid=(blocks, 1, 1),
+                block=(threads, 1, 1),
+                shared=shared,
+                arguments=ARGUMENTS,
+                dependent=step.entry.startswith("backward") and ahead in _BEFORE_BACKWARD,
             )
         )
+        ahead = step.entry
     return made
 
 

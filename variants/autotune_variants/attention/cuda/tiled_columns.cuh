@@ -155,13 +155,15 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
     load_vector(to + kVector, a.inverse + vector, at.query + split * kShare, limit);
     load_vector(to + 2 * kVector, a.delta + vector, at.query + split * kShare, limit);
   };
+  if (STAGES > 1) queries_of(0, next).all(), grads_of(0, next).all();
+  const unsigned table = keys + kColumnTable;
+  fill_table(table);
+  wait_for_previous();
   if (STAGES > 1) {
-    queries_of(0, next).all(), grads_of(0, next).all(), vectors_of(0, next);
+    vectors_of(0, next);
     next.advance(task, a);
   }
   commit_copies();
-  const unsigned table = keys + kColumnTable;
-  fill_table(table);
 
   wait_copies();
   __syncthreads();

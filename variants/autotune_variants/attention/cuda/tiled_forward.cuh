@@ -189,6 +189,7 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
     advance(s, state, result, moved, c, table);
     accumulate(result, s, tile + kShare * kPitch + task.chunk * kChunk * kStored + lane.across);
   }
+  if (Train) let_next_start();
   moved.join(result);
   wait_copies();
   __syncthreads();

@@ -29,6 +29,7 @@ __device__ __forceinline__ void row_pass(const Args& a, i64 item, char* shared) 
   commit_copies();
   const unsigned table = queries + kRowTable;
   fill_table(table);
+  wait_for_previous();
 
   Real bias[2], inverse[2], delta[2];
 #pragma unroll
