@@ -2,10 +2,12 @@
 
     python benchmarks/search_replay.py FOLDER [--jobs 8] [--seeds 20] [--methods ours,pso,...]
     python benchmarks/search_replay.py FOLDER --table
+    python benchmarks/search_replay.py benchmarks/results/recordings --methods ours --budget 588 \
+        --name search_replay_own
 
-Every (space, method, seed) is a row, appended to results/search_replay.jsonl as soon as it ends;
-the same command goes on where it was. The table is made of all rows that are there, and written
-to results/search_replay.json. Kernel Tuner (PyPI: kernel-tuner) has to be installed for its rows.
+Every (space, method, seed) is a row, appended to results/NAME.jsonl as soon as it ends; the same
+command goes on where it was. The table is made of all rows that are there, and written to
+results/NAME.json. Kernel Tuner (PyPI: kernel-tuner) has to be installed for its rows.
 
 Score: geometric mean over spaces of the mean over seeds of best found over optimum. A legal config
 costs one evaluation, failed or not; repeats and illegal configs cost nothing, except to Optuna as
@@ -53,11 +55,12 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--budget", type=int, default=BUDGETS[-1])
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--name", default="search_replay", help="of the files with the results")
     parser.add_argument("--spaces", default="", help="names in the index; all, if left out")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin nothing after")
     parser.add_argument("--table", action="store_true", help="of the rows that are there")
     options = parser.parse_args()
-    rows_file = Path(os.environ.get("OUT") or RESULTS) / "search_replay.jsonl"
+    rows_file = Path(os.environ.get("OUT") or RESULTS) / f"{options.name}.jsonl"
     if not options.table:
         run(options, rows_file)
     summarize(read_rows(rows_file), options)
@@ -141,19 +144,19 @@ def measured(task: Task, budget: int, deadline: float) -> dict[str, Any] | None:
             starts=starts,
         )
         (outcome,) = found.outcomes
-        return row(task, outcome.over_best.tolist(), outcome.seconds, settled=outcome.settled)
+        facts = {"settled": outcome.settled, "budget": budget, "configs": len(recording)}
+        return row(task, outcome.over_best.tolist(), outcome.seconds, **facts)
     if method in rivals.OPTUNA:
-        return row(task, *rivals.optuna_as_it_comes(recording, method, seed, budget), per=budget)
+        curve, spent = rivals.optuna_as_it_comes(recording, method, seed, budget)
+        return row(task, curve, spent / budget, budget=budget)
     cache = Path(os.environ.get("TMPDIR", "/tmp")) / f"{space}-{os.getpid()}.json"
     if not cache.exists():
         rivals.write_cache(recording, _index[space], cache)
     curve, spent = rivals.kernel_tuner(recording, _index[space], cache, method, seed, budget)
-    return row(task, curve, spent, per=budget)
+    return row(task, curve, spent / budget, budget=budget)
 
 
-def row(
-    task: Task, curve: Iterable[float], seconds: float, *, per: int = 1, **facts: Any
-) -> dict[str, Any]:
+def row(task: Task, curve: Iterable[float], seconds: float, **facts: Any) -> dict[str, Any]:
     """What is kept of a run: where the best improved, and the tuner's own time per evaluation."""
     steps, last = [], math.inf
     for evaluation, over_best in enumerate(curve, start=1):
@@ -161,7 +164,7 @@ def row(
             steps.append((evaluation, round(over_best, 6)))
             last = over_best
     space, method, seed = task
-    spent = {"ms_per_evaluation": 1e3 * seconds / per}
+    spent = {"ms_per_evaluation": 1e3 * seconds}
     return {"space": space, "method": method, "seed": seed, "steps": steps, **spent, **facts}
 
 
@@ -189,8 +192,10 @@ def summarize(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
     table = []
     for method in sorted(by_method, key=lambda name: METHODS.index(name)):
         spaces = by_method[method]
+        least = min(run["budget"] for runs in spaces.values() for run in runs)
+        budgets = [budget for budget in BUDGETS if budget <= least]
         means = {
-            space: [float(np.mean([at(r["steps"], b) for r in runs])) for b in BUDGETS]
+            space: [float(np.mean([at(r["steps"], b) for r in runs])) for b in budgets]
             for space, runs in spaces.items()
         }
         score = np.exp(np.mean(np.log(list(means.values())), axis=0)).tolist()
@@ -198,15 +203,20 @@ def summarize(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
         table.append(
             {
                 "method": method,
-                "score": dict(zip(map(str, BUDGETS), score, strict=True)),
+                "score": dict(zip(map(str, budgets), score, strict=True)),
                 "ms_per_evaluation": own,
                 "seeds": min(map(len, spaces.values())),
                 "spaces": means,
+                "within_2_percent_after_a_third": {
+                    space: sum(at(r["steps"], r["configs"] // 3) <= 1.02 for r in runs)
+                    for space, runs in spaces.items()
+                    if all(r.get("configs", math.inf) // 3 <= r["budget"] for r in runs)
+                },
             }
         )
         shown = " | ".join(f"{value:.3f}" for value in score)
         print(f"| {method} | {shown} | {own:.1f} | {len(spaces)} x {table[-1]['seeds']} |")
-    write("search_replay", table, budgets=BUDGETS, packages=("kernel_tuner", "scipy", "sklearn"))
+    write(options.name, table, budgets=BUDGETS, packages=("kernel_tuner", "scipy", "sklearn"))
 
 
 if __name__ == "__main__":
