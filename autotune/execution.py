@@ -104,9 +104,11 @@ class Executable:
     def _built_for_gpu(self) -> Call:
         """Build, and have every kernel ready that the builder made a launcher of."""
         from autotune.cuda.launch import collecting
+        from autotune.cuda.raw import compile_raw, compiled_anew
 
-        with collecting() as launchers:
+        with collecting() as launchers, compiled_anew():
             run = self.variant.build(self.problem, self.config)
+            compile_raw(run)
         for launcher in launchers:
             launcher.prepare()
         return run
