@@ -38,7 +38,7 @@ def _on_cpu() -> Iterator[Proposal]:
 def _on_gpu() -> Iterator[Proposal]:
     # The study's problem, and the same in the dtypes that models train in.
     for dtype in ("float64", "float32", "bfloat16"):
-        for n in (512, 1024, 2048, 4096, 8192):
+        for n in (512, 1024, 2048, 4096, 8192, 16384):
             yield "attention_train", {"B": 2, "H": 1, "N": n, "D": 64}, dtype, False
         for n in (512, 2048, 8192):
             yield "attention", {"B": 2, "H": 1, "N": n, "D": 64}, dtype, False
