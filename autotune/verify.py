@@ -19,6 +19,9 @@ from autotune.model import Problem, is_deterministic
 CHEAP_SECONDS = 0.05
 """A problem whose reference takes less is checked on a second set of inputs as well, a loud one."""
 
+CHEAP_BYTES = 256 << 20
+"""And whose arrays take no more: large ones are there once."""
+
 Outputs = tuple[Array, ...]
 
 
@@ -69,7 +72,7 @@ class Gate:
         self.reference_seconds = perf_counter() - started
         self._sound = self._witnesses()
         self._second: tuple[Buffers, tuple[Expected, ...]] | None = None
-        if self.reference_seconds < CHEAP_SECONDS:
+        if self.reference_seconds < CHEAP_SECONDS and self.buffers.nbytes <= CHEAP_BYTES:
             plain = gain == 1.0 and not conditioned
             self._second = (self._loud(seed + 1) if plain else None) or self._other(seed + 1)
 

@@ -17,3 +17,7 @@ extern "C" __global__ void illegal(const float* x, float* y, long long count, in
 extern "C" __global__ void trap(const float* x, float* y, long long count, int repeats) {
     if (threadIdx.x == 0) asm("trap;");
 }
+
+extern "C" __global__ void misaligned(const float* x, float* y, long long count, int repeats) {
+    if (threadIdx.x == 0) *reinterpret_cast<volatile double*>(reinterpret_cast<char*>(y) + 4) = x[0];
+}
