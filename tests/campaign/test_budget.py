@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autotune.campaign.budget import parse_budget, share
+from autotune.campaign.session import Settings
 from autotune.errors import UserError
 
 
@@ -26,3 +27,13 @@ def test_the_last_problem_gets_all_that_is_left() -> None:
     assert share(30.0, [1.0, 2.0, 3.0]) == 5.0
     assert share(7.0, [2.0]) == 7.0
     assert share(-1.0, [2.0]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("has", "expected", "limit"),
+    [(2.0, 0.0, 30.0), (45.0, 0.0, 45.0), (600.0, 0.0, 60.0), (2.0, 0.5, 280.0)],
+)
+def test_a_candidate_may_take_what_the_budget_and_its_prediction_give(
+    has: float, expected: float, limit: float
+) -> None:
+    assert Settings().candidate_seconds(has, expected) == limit
