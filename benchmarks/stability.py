@@ -65,31 +65,38 @@ def compare(worker: Worker, problem: Problem, options: Any) -> dict[str, Any]:
         "ratio": 1.0,
     }
     if not row["same"]:
-        entrants = tuple((each.variant, dict(each.config)) for each in (one, other))
-        job = RaceJob(
-            problem.key.text,
-            entrants,
-            mode=options.mode,
-            seed=2,
-            precision=0.0,
-            min_rounds=30,
-            budget=4.0,
-        )
-        first: list[float] = []
-        second: list[float] = []
-        medians = []
-        for _ in range(PROCESSES):
-            one_leg, other_leg = worker.race(job).samples
-            medians.append(ratio_interval(one_leg, other_leg)[0])
-            first += one_leg
-            second += other_leg
-            worker.renew()
-        row["ratio"], row["low"], row["high"] = ratio_interval(first, second)
-        row["by_process"] = medians
+        row |= beside(worker, problem, one, other, options.mode)
     row["agree"] = row["same"] or abs(row["ratio"] - 1.0) <= BAND
     verdict = "agree" if row["agree"] else "DIFFER"
     print(f"{problem}: {verdict} ({row['ratio']:.3f}) {row['first']} / {row['second']}", flush=True)
     return row
+
+
+def beside(
+    worker: Worker, problem: Problem, one: Choice, other: Choice, mode: Any
+) -> dict[str, Any]:
+    """How two candidates compare, one over the other: over all rounds, and in each process."""
+    entrants = tuple((each.variant, dict(each.config)) for each in (one, other))
+    job = RaceJob(
+        problem.key.text,
+        entrants,
+        mode=mode,
+        seed=2,
+        precision=0.0,
+        min_rounds=30,
+        budget=4.0,
+    )
+    first: list[float] = []
+    second: list[float] = []
+    medians = []
+    for _ in range(PROCESSES):
+        one_leg, other_leg = worker.race(job).samples
+        medians.append(ratio_interval(one_leg, other_leg)[0])
+        first += one_leg
+        second += other_leg
+        worker.renew()
+    ratio, low, high = ratio_interval(first, second)
+    return {"ratio": ratio, "low": low, "high": high, "by_process": medians}
 
 
 def main() -> None:
