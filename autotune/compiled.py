@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import threading
 import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from autotune.fingerprint import code_fingerprint
+from autotune.locks import Lock
 from autotune.private import private_cache
 from autotune.reach import Reach
 from autotune.settings import settings
@@ -20,7 +20,7 @@ from autotune_tuning_db import ProblemKey
 KEPT = 400
 """Fingerprints kept on disk; a fingerprint takes a few hundred kilobytes."""
 
-_lock = threading.RLock()
+_lock = Lock()
 _warned = False
 
 

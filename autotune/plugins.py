@@ -5,17 +5,17 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-import threading
 import warnings
 from pathlib import Path
 
 from autotune.errors import UserError
+from autotune.locks import Lock
 from autotune.private import gather_caches
 from autotune.settings import settings
 
 GROUP = "autotune.plugins"
 
-_lock = threading.RLock()
+_lock = Lock()
 _loaded = False
 _files: list[str] = []
 

@@ -11,7 +11,7 @@ from autotune.locks import Lock, after_fork
 from autotune.settings import settings
 from autotune_policies import Snapshot, load_shipped, snapshot_of
 from autotune_tuning_db import StoreError
-from autotune_tuning_db.errors import store_error
+from autotune_tuning_db.errors import store_error, translated
 from autotune_tuning_db.files import spare_name
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def load_snapshot() -> tuple[Snapshot, int | None]:
     shipped, notes = load_shipped()
     snapshot, number = Snapshot(tuple(shipped)), None
     try:
-        if settings().database.exists():
+        if _is_there():
             # The generation first: a write in between shows as a change at the next look.
             store = _shared_reader()
             number = store.generation()
@@ -104,6 +104,11 @@ def load_snapshot() -> tuple[Snapshot, int | None]:
     for note in (*notes, *snapshot.notes):
         _say_once(note)
     return snapshot, number
+
+
+def _is_there() -> bool:
+    with translated(settings().database):
+        return settings().database.exists()
 
 
 def generation() -> int | None:

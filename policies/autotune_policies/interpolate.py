@@ -15,6 +15,8 @@ Axes = tuple[tuple[str, ...], ...]
 EXTRAPOLATED = 4.0
 """Beyond the tuned sizes a curve goes on with its last slope up to this factor, then stays."""
 
+_LARGEST_LOG = 700.0
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -95,7 +97,7 @@ def estimates(found: Neighbours, problem: ProblemKey, axes: Axes) -> list[Estima
         nearest = sorted(measured, key=lambda number: (abs(sizes[number] - size), number))
         choices = tuple(measured[number] for number in nearest)
         complete = adjacent <= measured.keys()
-        answers.append(Estimate(variant, math.exp(own.at(size, best)), choices, complete))
+        answers.append(Estimate(variant, _seconds(own.at(size, best)), choices, complete))
     return sorted(answers, key=lambda answer: (not answer.complete, answer.seconds))
 
 
@@ -160,6 +162,11 @@ def _place(problem: ProblemKey, axes: Axes) -> tuple[float, ...]:
     size = _size(problem, axes)
     others = [log for axis in axes[1:] for log in _logs(problem, axis)]
     return (*(round(log - size, 9) for log in proportions), *others)
+
+
+def _seconds(log: float) -> float:
+    """The time of a logarithm; a curve through absurd times may leave the range of floats."""
+    return math.exp(min(log, _LARGEST_LOG))
 
 
 def _fastest(policy: Policy) -> float:

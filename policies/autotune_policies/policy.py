@@ -65,6 +65,8 @@ class Choice:
                 raise PolicyError(f"The config value {name} of a choice is {value!r}.")
             if isinstance(value, float) and not math.isfinite(value):
                 raise PolicyError(f"The config value {name} of a choice is not finite.")
+            if not (name.isprintable() and str(value).isprintable()):
+                raise PolicyError(f"The config value {name!r} of a choice cannot be shown.")
         return cls(**{**fields, "config": tuple(fields["config"].items())})
 
 
@@ -157,8 +159,9 @@ class Policy:
             read_moment(fields["created"])
         except ValueError as error:
             raise PolicyError(f"The policy cannot be read: {error}.") from None
-        if not all(isinstance(version, str) for version in fields["toolchain"].values()):
-            raise PolicyError(f"The toolchain of {problem} has a version that is not a text.")
+        for name, version in fields["toolchain"].items():
+            if not isinstance(version, str) or not (name.isprintable() and version.isprintable()):
+                raise PolicyError(f"The toolchain of {problem} has the version {version!r}.")
         return cls(
             **{
                 **fields,

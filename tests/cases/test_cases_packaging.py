@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -14,9 +15,13 @@ from pathlib import Path
 import pytest
 from cards import Have
 from command_line import Run
+from filled import choice, keep, lose, toy_problem
 from programs import TESTS, environment, python
 
+from autotune import dispatch, serving
 from autotune.cuda import nvrtc
+from autotune.device import local_cpu
+from autotune.lookup import forget
 
 ENTRY = "import sys; from autotune.cli import main; sys.exit(main())"
 CUPY = """
@@ -220,6 +225,41 @@ def test_pkg_4_a_folder_someone_else_laid_out_is_not_used(open_folder: Path) -> 
         shutil.rmtree(spare)
     assert done.returncode == 0, done.stderr
     assert not done.stdout.startswith(str(spare))
+
+
+def test_security_an_import_names_variants_and_never_carries_code_or_paths(
+    run: Run, toy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Configs that no variant declares, names that are paths, values that are no scalars."""
+    keep(toy_problem(512, reverse=True), choice("flipped", 1e-6))
+    lose(toy_problem(512), "broken", "failed", "no")
+    file = tmp_path / "export.json"
+    assert run("export", file).code == 0
+    document = json.loads(file.read_text())
+    policy = document["policies"][0]
+    for each in (*policy["payload"]["ranking"], *policy["payload"]["variants"]):
+        each["config"] = {"copies": 10**9}
+    policy["source"] = "../../../tmp/evil"
+    document["devices"][0]["label"] = "../../../tmp/evil"
+    document["trials"][0] |= {"uid": "../evil", "variant": "../../evil", "reason": "/etc/passwd"}
+    pin = {"operation": "toy_scale", "problem": None, "device": local_cpu().identity}
+    for config in ({"copies": [1]}, {"copies": {"__reduce__": "os.system"}}):
+        document["pins"].append(pin | {"variant": "flipped", "config": config})
+    file.write_text(json.dumps(document))
+    monkeypatch.setenv("AUTOTUNE_HOME", str(tmp_path / "second"))
+    before = {path for path in tmp_path.rglob("*") if "second" not in path.parts}
+    imported = run("import", file, "--json").document
+    assert len(imported["rejected"]) == 2
+    assert imported["added"]["policies"] == 1
+    serving._server = None
+    forget()
+    kernel = dispatch("toy_scale", (512,), reverse=True)
+    assert (kernel.origin, dict(kernel.config)) == ("predicted", {"copies": 1})
+    for words in (("show",), ("show", "--failures"), ("history", "toy_scale")):
+        assert run(*words, "--device", "all").code == 0
+    assert {path for path in tmp_path.rglob("*") if "second" not in path.parts} == before
+    made = {path.name for path in (tmp_path / "second").rglob("*") if path.is_file()}
+    assert all(name.startswith(("tuning.db", ".tuning.db")) or "cpu" in name for name in made), made
 
 
 def test_security_the_compile_cache_is_private_to_the_user(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +44,36 @@ def test_kill_loses_no_trial_that_was_kept(tmp_path: Path) -> None:
 
 def test_a_forked_child_uses_a_connection_of_its_own(tmp_path: Path) -> None:
     assert run("inherited", tmp_path, 5) == ["15 ()"]
+
+
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(
+    store: Store, make_trial: Trial
+) -> None:
+    store.add_trial(make_trial())
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with store._lock:
+            held.set()
+            release.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(10)
+    number = os.fork()
+    if number == 0:
+        os._exit(0 if len(store.trials()) == 1 else 1)
+    deadline, ended = time.monotonic() + 5, 0
+    while ended == 0 and time.monotonic() < deadline:
+        ended, status = os.waitpid(number, os.WNOHANG)
+        time.sleep(0.01)
+    release.set()
+    holder.join()
+    if ended == 0:
+        os.kill(number, signal.SIGKILL)
+        os.waitpid(number, 0)
+    assert ended == number
+    assert status == 0
 
 
 def test_db6_threads_share_one_store(store: Store, make_trial: Trial) -> None:

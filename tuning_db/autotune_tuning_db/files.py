@@ -31,6 +31,14 @@ _NETWORK = frozenset(
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
+def resolved(path: Path) -> Path:
+    """The file a path leads to; raises StoreError for one that can lead nowhere."""
+    try:
+        return path.resolve()
+    except (ValueError, RuntimeError) as error:  # a NUL in the name, links in a circle
+        raise store_error("unopenable", path, str(error)) from None
+
+
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Holds the one lock under which the file at `path` is created, replaced or migrated.

@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from autotune_tuning_db import exchange, queries
 from autotune_tuning_db.connection import integrity, open_database, transaction
 from autotune_tuning_db.errors import StoreWarning, store_error, translated
 from autotune_tuning_db.exchange import ImportReport, PolicyCheck
-from autotune_tuning_db.files import copy_database
+from autotune_tuning_db.files import copy_database, resolved
 from autotune_tuning_db.keys import ProblemKey
 from autotune_tuning_db.rows import (
     CampaignRow,
@@ -39,6 +40,19 @@ Closing one would end the parent's log under its hands (https://www.sqlite.org/h
 """
 
 
+_OPEN: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """In a forked child: what threads of the parent held is nobody's there."""
+    for store in list(_OPEN):
+        store._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
 class Store:
     """A tuning database. Threads may share one; processes open their own on the same path.
 
@@ -54,9 +68,10 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str], *, readonly: bool = False) -> None:
         with translated(Path(path)):
-            self.path = _resolved(Path(path))
+            self.path = resolved(Path(path))
         self.readonly = readonly
         self._lock = threading.RLock()
+        _OPEN.add(self)
         self._db: Database | None = None
         self._opened: tuple[int, int, int] | None = None
         with self._lock:
@@ -288,13 +303,6 @@ class Store:
         except OSError:
             return None
         return os.getpid(), found.st_dev, found.st_ino
-
-
-def _resolved(path: Path) -> Path:
-    try:
-        return path.resolve()
-    except (ValueError, RuntimeError) as error:  # a NUL in the name, links in a circle
-        raise store_error("unopenable", path, str(error)) from None
 
 
 def open_store(path: str | os.PathLike[str], *, readonly: bool = False) -> Store:
