@@ -4,7 +4,7 @@
 
 Needs torch, and for torch.compile a C++ compiler (the benchmark only). Tunes the block's parts,
 then the block, checks that both sides compute the same, then interleaves them; hot caches for all.
-With --no-tune what was tuned before serves.
+With `--tune block` the parts stay as they were tuned before, with `--tune none` the block too.
 B=2, one head, d=64, d_ff=256, as the study has it.
 """
 
@@ -46,8 +46,9 @@ def tune_parts(tokens: int, dtype: str, options: argparse.Namespace) -> None:
 def compare(tokens: int, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
     """Tune one block with its parts, and time both sides."""
     operation, dims = autotune.transformer_block_train, {"B": B, "N": tokens, "D": D, "F": F}
-    if options.tune:
+    if options.tune == "all":
         tune_parts(tokens, dtype, options)
+    if options.tune != "none":
         tune(operation, dims=dims, dtype=dtype, mode=options.mode, budget=options.budget)
     kernel = dispatch(operation, dims=dims, dtype=dtype, mode=options.mode, strict=True)
     problem = Problem.of(operation, dims, dtype)
@@ -79,7 +80,7 @@ def main() -> None:
     parser.add_argument("--mode", default="hot")
     parser.add_argument("--tokens", type=int, nargs="+", default=[512, 2048])
     parser.add_argument("--dtypes", nargs="+", default=["float32", "float64"])
-    parser.add_argument("--tune", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--tune", choices=("all", "block", "none"), default="all")
     parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--name", default="block_cpu")
     options = parser.parse_args()

@@ -110,13 +110,14 @@ def main() -> None:
     parser.add_argument("--budget", default="20s")
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--mode", default="hot")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[1 << p for p in range(10, 21)])
     parser.add_argument("--name", default="decode_cpu")
     options = parser.parse_args()
     bandwidth = read_bandwidth()
     print(f"read bandwidth {bandwidth / 1e9:.1f} GB/s")
     rows = []
-    for power in range(10, 21):
-        rows.append(compare(1 << power, bandwidth, options))
+    for n in options.lengths:
+        rows.append(compare(n, bandwidth, options))
         write(options.name, rows, packages=("torch",), read_bandwidth=bandwidth)
 
 

@@ -3,7 +3,7 @@
     python benchmarks/study_cpu.py [--parts forward arrangements decode block start]
 
 * forward: attention that stores A, float64, by threads and placements, N = 64 to 8192;
-* arrangements: forward plus backward, float64, every variant, N = 64 to 4096;
+* arrangements: forward plus backward, float64, every variant, N = 64 to 2048;
 * decode: float32, the study's three passes and splits, by threads, n = 1,024 to 1,048,576;
 * block: forward plus backward, float64, N = 64 to 4096;
 * start: a new process until its first result, with nothing kept and with compiled kernels kept.
@@ -106,8 +106,8 @@ def forward(trials: Trials) -> Rows:
 
 def arrangements(trials: Trials) -> Rows:
     """Forward plus backward: separate, fused, four and five passes, and what is faster."""
-    sizes = [{**HEADS, "N": n} for n in doubling(64, 4096)]
-    return by_size(trials, "attention_train", sizes, (), budget=150.0)
+    sizes = [{**HEADS, "N": n} for n in doubling(64, 2048)]
+    return by_size(trials, "attention_train", sizes, (), budget=90.0)
 
 
 def decode(trials: Trials) -> Rows:
