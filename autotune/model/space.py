@@ -9,7 +9,7 @@ from typing import Any
 from autotune.model.expression import evaluate, expression
 from autotune.model.problem import Config, Problem, Value
 from autotune.model.traits import values
-from autotune.model.tunable import Machine
+from autotune.model.tunable import Machine, Tunable
 from autotune.model.variant import Variant
 
 
@@ -94,33 +94,53 @@ def nearest_config(
     start: Mapping[str, Any],
     fixed: Sequence[str] = (),
 ) -> Config | None:
-    """The admissible config that differs least from `start`, and not at all in what is `fixed`."""
-    admitted = (
-        config
-        for config in configs(variant, problem, machine)
-        if all(config[name] == start[name] for name in fixed)
-    )
-    return min(
-        admitted, key=lambda config: _distance(variant, machine, start, config), default=None
-    )
+    """The admissible config that differs least from `start`, and not at all in what is `fixed`.
+
+    Of several the first in the order of `configs`. Tried outwards from `start`; what cannot come
+    closer than the best so far is cut.
+    """
+    names = _facts(variant, problem, machine)
+    options = [
+        (t.name, _by_distance(t, machine, start[t.name], t.name in fixed)) for t in variant.tunables
+    ]
+    checks = _checks_by_depth(variant, [name for name, _ in options], names)
+    best: tuple[int, tuple[int, ...], Config] | None = None
+
+    def extend(apart: int, places: tuple[int, ...], chosen: dict[str, Value]) -> None:
+        nonlocal best
+        depth = len(places)
+        if best is not None and (apart, places) > (best[0], best[1][:depth]):
+            return
+        if not all(evaluate(text, names | chosen) for text in checks[depth]):
+            return
+        if depth == len(options):
+            best = apart, places, Config(chosen)
+            return
+        name, choices = options[depth]
+        for steps, place, value in choices:
+            extend(apart + steps, (*places, place), {**chosen, name: value})
+
+    extend(0, (), {})
+    return best[2] if best is not None else None
 
 
-def _distance(
-    variant: Variant, machine: Machine, one: Mapping[str, Any], other: Mapping[str, Any]
-) -> int:
-    steps = 0
-    for tunable in variant.tunables:
-        options = tunable.values(machine)
-        apart = abs(options.index(one[tunable.name]) - options.index(other[tunable.name]))
-        steps += apart if tunable.ordered else min(apart, 1)
-    return steps
+def _by_distance(
+    tunable: Tunable, machine: Machine, start: Any, fixed: bool
+) -> list[tuple[int, int, Value]]:
+    """Steps from the start, place and value of every option, the nearest first."""
+    options = tunable.values(machine)
+    home = options.index(start)
+    steps = [
+        abs(place - home) if tunable.ordered else int(place != home)
+        for place in range(len(options))
+    ]
+    found = sorted(zip(steps, range(len(options)), options, strict=True), key=lambda each: each[:2])
+    return found[:1] if fixed else found
 
 
 def configs(variant: Variant, problem: Problem, machine: Machine) -> Iterator[Config]:
     """Every admissible config, depth first, cutting a branch as soon as a constraint fails."""
-    names = {**values(problem, {}), **machine.limits}
-    if "threads" in variant.tunable_names:
-        del names["threads"]
+    names = _facts(variant, problem, machine)
     options = [(t.name, t.values(machine)) for t in variant.tunables]
     checks = _checks_by_depth(variant, [name for name, _ in options], names)
 
@@ -135,6 +155,14 @@ def configs(variant: Variant, problem: Problem, machine: Machine) -> Iterator[Co
             yield from extend(depth + 1, {**chosen, name: value})
 
     yield from extend(0, {})
+
+
+def _facts(variant: Variant, problem: Problem, machine: Machine) -> dict[str, Any]:
+    """What constraints may refer to besides the tunables."""
+    names = {**values(problem, {}), **machine.limits}
+    if "threads" in variant.tunable_names:
+        del names["threads"]
+    return names
 
 
 def _checks_by_depth(

@@ -67,9 +67,10 @@ class GaussianProcess:
         """Squared distances in units of the lengths."""
         scale = np.exp(-self._log_lengths)[self._groups].astype(one.dtype)
         one, other = one * scale, other * scale
-        lengths = (one * one).sum(axis=1)[:, None] + (other * other).sum(axis=1)
-        squares: Matrix = np.maximum(lengths - 2.0 * (one @ other.T), 0.0)
-        return squares
+        squares: Matrix = one @ (-2.0 * other.T)
+        squares += (one * one).sum(axis=1)[:, None]
+        squares += (other * other).sum(axis=1)
+        return np.maximum(squares, 0.0, out=squares)
 
     def _covariance(self, points: Matrix) -> tuple[Matrix, Matrix]:
         """Of the points with each other, noise added; and minus twice its slope by squares."""
@@ -101,10 +102,16 @@ class GaussianProcess:
 
 def _decay(squares: Matrix) -> tuple[Matrix, Matrix]:
     """The scaled distance and its exponential, of which the kernel is made."""
-    root = np.sqrt(5.0 * squares)
+    root = 5.0 * squares
+    np.sqrt(root, out=root)
     return root, np.exp(-root)
 
 
 def _kernel(root: Matrix, decay: Matrix) -> Matrix:
     """The Matern kernel of order 5/2."""
-    return (1.0 + root * (1.0 + root / 3.0)) * decay
+    kernel = root / 3.0
+    kernel += 1.0
+    kernel *= root
+    kernel += 1.0
+    kernel *= decay
+    return kernel

@@ -121,21 +121,24 @@ class VariantSpace:
         point = self.points[row]
         if self.admits is not None:
             self._admit(_one_step(point, self.axes))
-        differs = self.points != point
-        single = differs.sum(axis=1) == 1
         found: list[int] = []
         for column, axis in enumerate(self.axes):
-            rows = np.flatnonzero(single & differs[:, column])
+            at = {index: self._with(point, column, index) for index in range(len(axis.values))}
+            here = int(point[column])
             if axis.ordered:
-                steps = self.points[rows, column] - point[column]
-                up, down = rows[steps > 0], rows[steps < 0]
-                near = [int(up[np.argmin(steps[steps > 0])])] if up.size else []
-                near += [int(down[np.argmax(steps[steps < 0])])] if down.size else []
-                twice = np.isin(self.points[rows, column], axis.doubled(int(point[column])))
-                found += dict.fromkeys([*near, *rows[twice].tolist()])
+                up = next((at[i] for i in range(here + 1, len(at)) if at[i] is not None), None)
+                down = next((at[i] for i in range(here - 1, -1, -1) if at[i] is not None), None)
+                near = [up, down, *(at[i] for i in axis.doubled(here))]
             else:
-                found += rows.tolist()
+                near = [other for index, other in at.items() if index != here]
+            found += dict.fromkeys(place for place in near if place is not None)
         return found
+
+    def _with(self, point: NDArray[np.int32], column: int, index: int) -> int | None:
+        """The row of a point with another index on one axis."""
+        key = point.tolist()
+        key[column] = index
+        return self._rows.get(tuple(key))
 
     def _admit(self, points: NDArray[np.int32]) -> None:
         """Let those of the points join that are admissible and not here yet."""

@@ -25,6 +25,7 @@ from autotune.model import (
     Variant,
 )
 from autotune.model.operation import parse_tensors
+from autotune.model.space import configs, default_config
 from autotune.search import build_space
 
 
@@ -171,3 +172,41 @@ def test_rows_of_configs_that_are_not_there() -> None:
     assert home.row({"a": 3}) is None
     assert home.row({}) is None
     assert home.row({"a": 1, "b": 1}) is None
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    [("a * b <= 4",), ("a * b * c >= 100",), ("a + b != c", "c >= 7"), ("a > 9",), ("kind == 2",)],
+)
+def test_the_default_is_the_first_of_the_nearest_admissible_configs(
+    constraints: tuple[str, ...],
+) -> None:
+    tunables = (
+        Range("a", 1, 9, default=5),
+        PowerOfTwo("b", 1, 16, default=4),
+        Range("c", 1, 9, step=2, default=5),
+        Choice("kind", (0, 1, 2)),
+    )
+    variant = declared("several", tunables=tunables, constraints=constraints)
+
+    def apart(config: Mapping[str, Any]) -> int:
+        steps = abs(config["a"] - 5) + abs(config["c"] - 5) // 2 + (config["kind"] != 0)
+        return int(steps + abs(config["b"].bit_length() - 3))
+
+    listed = list(configs(variant, PROBLEM, Machine()))
+    expected = min(listed, key=apart, default=None)
+    assert default_config(variant, PROBLEM, Machine()) == expected
+    space = build_space(PROBLEM, [variant], Machine())
+    assert [home.candidate(home.default).config for home in space.variants] == [expected] * bool(
+        listed
+    )
+
+
+def test_a_default_in_a_product_of_a_hundred_million_is_found_without_listing_it() -> None:
+    tunables = tuple(PowerOfTwo(f"t{i}", 1, 512, default=256) for i in range(8))
+    tight = ("t0 * t1 * t2 <= 4096", "t3 % t4 == 0", "t5 * t6 <= 512 or t7 == 1")
+    found = default_config(
+        declared("wide", tunables=tunables, constraints=tight), PROBLEM, Machine()
+    )
+    assert found is not None
+    assert sum(8 - int(value).bit_length() + 1 for value in found.values()) == 19
