@@ -50,6 +50,9 @@ class HostArray:
         """A view."""
         return HostArray(self.array.swapaxes(one, other))
 
+    def __getitem__(self, key: Any) -> HostArray:
+        return HostArray(self.array[key])
+
     def copy(self) -> HostArray:
         """Packed, as CuPy copies."""
         return HostArray(self.array.copy())
@@ -70,7 +73,13 @@ def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, instructions: str) ->
     """Have launchers run on the host; `instructions` is what stands for the PTX of the sources."""
 
     def launcher(
-        self: CudaFunction, *, grid: Any, block: Any, arguments: str, shared: int = 0
+        self: CudaFunction,
+        *,
+        grid: Any,
+        block: Any,
+        arguments: str,
+        shared: int = 0,
+        dependent: bool = False,
     ) -> Callable[[bytes], None]:
         library = _built(self, folder, instructions)
 

@@ -63,3 +63,20 @@ def test_tiles_of_tokens(
     dims = dict(zip("NDF", sizes, strict=True))
     error = run(operation, FAMILIES[dtype], dims, config, dtype, layout=layout, **flags)
     assert error < ERRORS[dtype]
+
+
+@pytest.mark.parametrize(
+    ("operation", "layout", "sizes"),
+    [
+        ("gated_mlp_backward", "scattered", (37, 17, 33)),
+        ("norm_mlp_train", "packed", (70, 64, 72)),
+    ],
+)
+def test_float32_as_sums_of_two_halves(
+    operation: str, layout: str, sizes: tuple[int, int, int]
+) -> None:
+    flags: dict[str, Any] = {"residual": True} if "norm" in operation else {}
+    config = {"row_warps": 2, "split_warps": 2, "shares": 2}
+    dims = dict(zip("NDF", sizes, strict=True))
+    error = run(operation, "cuda_split_half", dims, config, "float32", layout=layout, **flags)
+    assert error < ERRORS["float32"]

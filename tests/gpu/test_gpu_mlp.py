@@ -16,7 +16,7 @@ from autotune.registry import registry
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("compiled")]
 
-VARIANTS = ("cuda_blas", "cuda_dmma", "cuda_tf32x3", "cuda_mma")
+VARIANTS = ("cuda_blas", "cuda_dmma", "cuda_tf32x3", "cuda_mma", "cuda_split_half")
 SHAPES = tuple(
     Case((("N", n), ("D", d), ("F", f)), layout=layout, residual=residual)
     for n, d, f, layout, residual in (
@@ -56,7 +56,7 @@ def test_repeats(candidate: Candidate, device: Any, memory: Any) -> None:
     check_repeats(candidate, device, memory)
 
 
-@pytest.mark.parametrize("name", ["cuda_blas", "cuda_tf32x3"])
+@pytest.mark.parametrize("name", ["cuda_blas", "cuda_tf32x3", "cuda_split_half"])
 def test_a_graph_and_another_stream_give_the_same_bits(name: str, device: Any) -> None:
     cupy: Any = import_module("cupy")
     rng = np.random.default_rng(3)

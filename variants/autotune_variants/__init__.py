@@ -14,6 +14,7 @@ from autotune_variants.decode import variants as variants_decode
 from autotune_variants.decode.cuda import variants as cuda_decode
 from autotune_variants.mlp import tiled as tiled_mlp
 from autotune_variants.mlp import whole_variants as whole_mlp
+from autotune_variants.mlp.cuda import split_variants as cuda_split_mlp
 from autotune_variants.mlp.cuda import tiled_variants as cuda_tiled_mlp
 from autotune_variants.mlp.cuda import whole_variants as cuda_whole_mlp
 from autotune_variants.native import variants as variants_native
@@ -30,6 +31,7 @@ __all__ = [
     "cuda_block",
     "cuda_decode",
     "cuda_norm",
+    "cuda_split_mlp",
     "cuda_tiled_mlp",
     "cuda_whole_mlp",
     "plain",

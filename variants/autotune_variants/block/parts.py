@@ -5,8 +5,8 @@ the sizes of the block tunes the block. The parts are bound when the variant is 
 of a block keeps the policies it was built with, and a measurement of a block is one of the policies
 of its time: tune the parts before the block. Their temporaries come out of the block's own
 `room`, and only what fits into it and repeats bitwise is asked for, so that the block's declared
-workspace and determinism hold whatever the policies say. What is left is done here: projections by
-BLAS, residuals by NumPy. Between the parts, arrays lie as (B,N,heads,Dh).
+workspace and determinism hold whatever the policies say. What is left is done here: projections
+(products.py), residuals by NumPy. Between the parts, arrays lie as (B,N,heads,Dh).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from autotune import dispatch
+from autotune_variants.block.products import Products, products
 
 Array = np.ndarray[Any, Any]
 Run = Callable[..., None]
@@ -63,7 +64,9 @@ class Parts:
         return dispatch(operation, dims=self._heads, causal=self._causal, **self._options)
 
 
-def run_block(problem: Any, temporaries: Mapping[str, tuple[int, ...]]) -> Run:
+def run_block(
+    problem: Any, config: Mapping[str, Any], temporaries: Mapping[str, tuple[int, ...]]
+) -> Run:
     """`run(*inputs, *outputs, *temporaries, eps)`; `temporaries` are their shapes by name.
 
     With z2 among them the second normalisation is a part of its own, else it is fused with the
@@ -74,9 +77,10 @@ def run_block(problem: Any, temporaries: Mapping[str, tuple[int, ...]]) -> Run:
     outputs = tuple(tensor.name for tensor in operation.outputs)
     parts = Parts(problem, temporaries["room"][0] * problem.itemsize)
     fused = "z2" not in temporaries
-    forward = _forward(parts)
+    multiply = products(problem, config)
+    forward = _forward(parts, multiply)
     finish = (_fused if fused else _separate)(parts, train="grad_out" in inputs)
-    backward = _backward(parts) if "grad_out" in inputs else None
+    backward = _backward(parts, multiply) if "grad_out" in inputs else None
     names = (*inputs, *outputs, *temporaries)
 
     def run(*arguments: Any) -> None:
@@ -117,7 +121,7 @@ def _by_head(array: Array) -> Array:
     return array.transpose(0, 2, 1, 3)
 
 
-def _forward(parts: Parts) -> Callable[[dict[str, Array], float], None]:
+def _forward(parts: Parts, multiply: Products) -> Callable[[dict[str, Array], float], None]:
     """z1, q, k, v, heads, lse and r = x + what attention gives."""
     norm, attention = parts.norm("rmsnorm"), parts.attention("attention")
 
@@ -125,13 +129,13 @@ def _forward(parts: Parts) -> Callable[[dict[str, Array], float], None]:
         x, z1, r = _rows(arrays["x"]), _rows(arrays["z1"]), _rows(arrays["r"])
         norm(x, arrays["weight1"], out=z1, workspace=arrays["room"], eps=eps)
         for name in "qkv":
-            np.matmul(z1, _matrix(arrays[f"w_{name}"]), out=_rows(arrays[name]))
+            multiply.times(z1, _matrix(arrays[f"w_{name}"]), _rows(arrays[name]))
         by_head = [_by_head(arrays[name]) for name in "qkv"]
         out = (_by_head(arrays["heads"]), arrays["lse"])
         attention(*by_head, out=out, workspace=arrays["room"])
         heads = _rows(arrays["heads"])
         if "w_o" in arrays:
-            np.matmul(heads, _rows(arrays["w_o"]), out=r)
+            multiply.times(heads, _rows(arrays["w_o"]), r)
             heads = r
         np.add(heads, x, out=r)
 
@@ -183,18 +187,19 @@ def _separate(parts: Parts, *, train: bool) -> Callable[[dict[str, Array], float
     return run
 
 
-def _backward(parts: Parts) -> Callable[[dict[str, Array], float], None]:
+def _backward(parts: Parts, multiply: Products) -> Callable[[dict[str, Array], float], None]:
     """From grad_r to grad_x and the gradients of the first normalisation and the projections."""
     attention = parts.attention("attention_backward")
     norm_backward = parts.norm("rmsnorm_backward")
 
     def run(arrays: dict[str, Array], eps: float) -> None:
-        _attention_gradients(arrays, attention)
+        _attention_gradients(arrays, attention, multiply)
         z1, grad_z, lines = (_rows(arrays[name]) for name in ("z1", "grad_z1", "lines"))
         for name, target in (("q", grad_z), ("k", lines), ("v", lines)):
             grad = _rows(arrays[f"grad_{name}"])
-            np.matmul(z1.T, grad, out=_matrix(arrays[f"grad_w_{name}"]))
-            np.matmul(grad, _matrix(arrays[f"w_{name}"]).T, out=target)
+            multiply.transposed_times(z1, grad, _matrix(arrays[f"grad_w_{name}"]))
+            weight = _matrix(arrays[f"w_{name}"])
+            multiply.times_transposed(grad, weight, target, arrays["turned"])
             if target is lines:
                 np.add(grad_z, lines, out=grad_z)
         x, grad_x = _rows(arrays["x"]), _rows(arrays["grad_x"])
@@ -205,14 +210,14 @@ def _backward(parts: Parts) -> Callable[[dict[str, Array], float], None]:
     return run
 
 
-def _attention_gradients(arrays: dict[str, Array], attention: Any) -> None:
+def _attention_gradients(arrays: dict[str, Array], attention: Any, multiply: Products) -> None:
     """grad_q, grad_k, grad_v, and grad_w_o where there is an output projection."""
     grad_heads = arrays["grad_r"].reshape(arrays["heads"].shape) if "w_o" not in arrays else None
     if grad_heads is None:
         grad_heads, grad_r = arrays["grad_heads"], _rows(arrays["grad_r"])
         w_o, grad_w_o = _rows(arrays["w_o"]), _rows(arrays["grad_w_o"])
-        np.matmul(_rows(arrays["heads"]).T, grad_r, out=grad_w_o)
-        np.matmul(grad_r, w_o.T, out=_rows(grad_heads))
+        multiply.transposed_times(_rows(arrays["heads"]), grad_r, grad_w_o)
+        multiply.times_transposed(grad_r, w_o, _rows(grad_heads), arrays["turned"])
     by_head = [_by_head(arrays[name]) for name in ("q", "k", "v", "heads")]
     grads = tuple(_by_head(arrays[f"grad_{name}"]) for name in "qkv")
     attention(*(*by_head, arrays["lse"], _by_head(grad_heads)), out=grads, workspace=arrays["room"])

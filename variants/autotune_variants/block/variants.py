@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotune import Intermediate, Pass, PowerOfTwo, Threads, variant
+from autotune import Choice, Intermediate, Pass, PowerOfTwo, Threads, variant
 from autotune.model import Variant
 from autotune.model.expression import evaluate
 from autotune.registry import registry
@@ -31,6 +31,8 @@ _LIKE_X, _LIKE_Q = ("B", "N", "D"), ("B", "N", "H", "Dh")
 _LIKE_K = ("B", "N", "Hkv", "Dh")
 # Elements that parts may use: of the size of what they store at least, or tiles for some threads.
 _ROOM = "room * (B*N*(3*D + 4*F) + 3*D*F + 2*B*N*H*Dh + 65536)"
+_PRODUCTS = Choice("products", ("simd", "blas"), default="simd")
+_TURNED = Intermediate("turned", ("D", "max(H, Hkv)*Dh"))  # one matrix of weights
 _QKV = "2*B*N*D*(H + 2*Hkv)*Dh"
 _SCORES, _PROJECTION, _MLP = "4*B*H*N*N*Dh", "2*B*N*D*H*Dh", "6*B*N*D*F"
 
@@ -55,7 +57,7 @@ def _temporaries(projected: bool, train: bool, fused: bool) -> tuple[Intermediat
     if train and not fused:
         found["grad_z2"] = _LIKE_X
     arrays = tuple(Intermediate(name, dims) for name, dims in found.items())
-    return (*arrays, Intermediate("room", (_ROOM,)))
+    return (*arrays, *((_TURNED,) if train else ()), Intermediate("room", (_ROOM,)))
 
 
 def _first_half(projected: bool) -> tuple[Pass, ...]:
@@ -131,7 +133,7 @@ def _backward(projected: bool) -> tuple[Pass, ...]:
         Pass(
             "grad_z1",
             reads=(*grads, "w_q", "w_k", "w_v"),
-            writes=_owned("grad_z1", "lines"),
+            writes=_owned("grad_z1", "lines", "turned"),
             flops=_QKV,
         ),
         Pass("sum_grad_z1", reads={"grad_z1": 2, "lines": 2}, writes=_owned("grad_z1", "lines")),
@@ -156,7 +158,7 @@ def _declare(operation: Any, name: str, doc: str, *, fused: bool) -> None:
 
         values = {**problem.names, **config}
         shapes = {a.name: tuple(int(evaluate(d, values)) for d in a.dims) for a in arrays}
-        return run_block(problem, shapes)
+        return run_block(problem, config, shapes)
 
     build.__doc__ = doc
     variant(
@@ -165,9 +167,9 @@ def _declare(operation: Any, name: str, doc: str, *, fused: bool) -> None:
         dtypes=("float32", "float64"),
         passes=(*halves, *(_backward(projected) if train else ())),
         intermediates=arrays,
-        # Threads are those of BLAS. No placement: it would pin the caller, who is also a thread of
-        # every part, and whose mask the threads that a part starts inherit.
-        tunables=(PowerOfTwo("room", 1, 16, default=2), Threads()),
+        # Threads are those of the projections. No placement: it would pin the caller, who is also a
+        # thread of every part, and whose mask the threads that a part starts inherit.
+        tunables=(PowerOfTwo("room", 1, 16, default=2), _PRODUCTS, Threads()),
         blas="parallel",
         parts=PARTS,
     )(build)

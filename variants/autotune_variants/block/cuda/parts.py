@@ -1,19 +1,27 @@
 """The block on a GPU: attention and MLP by `dispatch`, projections by cuBLAS, residuals fused.
 
-A residual is added by the launch that normalises it or that takes gradients through the
+The three projections are one product, with their weights side by side; so are their gradients. A
+residual is added by the launch that normalises it or that takes gradients through the
 normalisation. The parts are bound at the first call, each for its own problem; see ../parts.py.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from autotune.cuda import pointer
+from autotune.cuda import CudaSource, pointer
 from autotune.cuda.cublas import Layout, contiguous, handle_for, packed_copy, product
 from autotune.cuda.streams import cupy_cuda
 from autotune_variants.block.parts import Parts
 from autotune_variants.norm.cuda.launches import norm_config, norm_launches
+
+SOURCE = CudaSource(Path(__file__).parent / "columns.cu")
+
+_THREADS = 256
 
 Run = Callable[..., None]
 Arrays = dict[str, Any]
@@ -52,9 +60,10 @@ class _Steps:
         self._problem, self._room = problem, temporaries["room"][0]
         sizes = problem.sizes
         self._rows = sizes["B"] * sizes["N"]
+        self._heads = (sizes["H"], sizes["Hkv"], sizes["Hkv"])
         self._widths = {
-            **{"q": sizes["H"] * sizes["Dh"], "heads": sizes["H"] * sizes["Dh"]},
-            **dict.fromkeys(("k", "v"), sizes["Hkv"] * sizes["Dh"]),
+            "qkv": sum(self._heads) * sizes["Dh"],
+            "heads": sizes["H"] * sizes["Dh"],
         }
         self._bound: dict[str, Any] = {}
         names = {tensor.name for tensor in problem.operation.inputs}
@@ -94,8 +103,28 @@ class _Steps:
 
         return step
 
-    def _products(self, *wanted: tuple[str, str, str, bool]) -> Step:
-        """Each (a, b, c, add): c = a b or c += a b, where a trailing ^T means the transpose."""
+    def _columns(self, entry: str, joined: str, parts: Sequence[str]) -> Step:
+        """Weights from or to their columns of the joined matrix."""
+        depth, rows = self._problem.sizes["Dh"], self._problem.sizes["D"]
+        widths = [heads * depth for heads in self._heads]
+        launch = SOURCE.kernel(entry, {"BYTES": self._problem.itemsize}).launcher(
+            grid=(-(-rows * sum(widths) // _THREADS), 1, 1), block=(_THREADS, 1, 1), arguments="S64"
+        )
+        pack = struct.Struct("<4Q4q").pack
+
+        def step(given: Arrays, eps: float) -> None:
+            launch(pack(*(pointer(given[name]) for name in (joined, *parts)), rows, *widths))
+
+        return step
+
+    def _separate_heads(self, qkv: Any) -> tuple[Any, ...]:
+        """q, k and v (B,heads,N,Dh) of (B,N,all heads,Dh), without a copy."""
+        queries, keys, _ = self._heads
+        ends = (0, queries, queries + keys, queries + 2 * keys)
+        return tuple(_by_head(qkv[:, :, first:last]) for first, last in pairwise(ends))
+
+    def _products(self, *wanted: tuple[str, str, str]) -> Step:
+        """Each (a, b, c): c = a b, where a trailing ^T means the transpose."""
         places: list[str] = []
 
         def matrix(name: str) -> tuple[int, Layout]:
@@ -106,9 +135,7 @@ class _Steps:
             return places.index(plain), layout if plain == name else layout.transposed
 
         dtype = self._problem.dtype
-        steps = [
-            product(dtype, matrix(a), matrix(b), matrix(c), add=add) for a, b, c, add in wanted
-        ]
+        steps = [product(dtype, matrix(a), matrix(b), matrix(c)) for a, b, c in wanted]
 
         def step(given: Arrays, eps: float) -> None:
             addresses = [pointer(given[name]) for name in places]
@@ -120,27 +147,27 @@ class _Steps:
 
     def _shape(self, name: str) -> tuple[int, int]:
         """Rows and columns of an array as a matrix: tokens by features, or a weight."""
-        features = self._problem.sizes["D"]
-        plain = name.removeprefix("grad_")
+        features, plain = self._problem.sizes["D"], name.removeprefix("grad_")
         if plain == "w_o":
             return self._widths["heads"], features
-        if plain.startswith("w_"):
-            return features, self._widths[plain.removeprefix("w_")]
+        if plain == "w_qkv":
+            return features, self._widths["qkv"]
         return self._rows, self._widths.get(plain, features)
 
     def _attention(self, *, fused: bool) -> Sequence[Step]:
         """z1, q, k, v, heads, lse; r = x + what attention gives, where the next part needs it."""
 
         def attention(given: Arrays, eps: float) -> None:
-            q, k, v, heads = (_by_head(given[name]) for name in ("q", "k", "v", "heads"))
             kernel = self._part("attention", "attention")
-            kernel(q, k, v, out=(heads, given["lse"]), workspace=given["room"])
+            out = (_by_head(given["heads"]), given["lse"])
+            kernel(*self._separate_heads(given["qkv"]), out=out, workspace=given["room"])
 
         norm = self._norm({"x": "x", "weight": "weight1", "out": "z1"}, "normalise")
-        projections = self._products(*(("z1", f"w_{name}", name, False) for name in "qkv"))
-        steps = [norm, projections, attention]
+        projections = self._products(("z1", "w_qkv", "qkv"))
+        weights = ("w_q", "w_k", "w_v")
+        steps = [norm, self._columns("join", "w_qkv", weights), projections, attention]
         if self._projected:
-            steps.append(self._products(("heads", "w_o", "r", False)))
+            steps.append(self._products(("heads", "w_o", "r")))
         if fused:
             steps.append(self._norm({"x": "x", "added": self._attended, "sum": "r"}, "add_rows"))
         return steps
@@ -204,8 +231,8 @@ class _Steps:
         above = "grad_heads" if self._projected else "grad_r"
 
         def attention(given: Arrays, eps: float) -> None:
-            inputs = [_by_head(given[name]) for name in ("q", "k", "v", "heads")]
-            grads = tuple(_by_head(given[f"grad_{name}"]) for name in "qkv")
+            inputs = (*self._separate_heads(given["qkv"]), _by_head(given["heads"]))
+            grads = self._separate_heads(given["grad_qkv"])
             grad_heads = _by_head(given[above].reshape(given["heads"].shape))
             kernel = self._part("attention", "attention_backward")
             arrays = (*inputs, given["lse"], grad_heads)
@@ -214,18 +241,13 @@ class _Steps:
         steps: list[Step] = []
         if self._projected:
             steps.append(
-                self._products(
-                    ("heads^T", "grad_r", "grad_w_o", False),
-                    ("grad_r", "w_o^T", "grad_heads", False),
-                )
+                self._products(("heads^T", "grad_r", "grad_w_o"), ("grad_r", "w_o^T", "grad_heads"))
             )
         return [
             *steps,
             attention,
-            self._products(
-                *(("z1^T", f"grad_{name}", f"grad_w_{name}", False) for name in "qkv"),
-                *((f"grad_{name}", f"w_{name}^T", "grad_z1", name != "q") for name in "qkv"),
-            ),
+            self._products(("z1^T", "grad_qkv", "grad_w_qkv"), ("grad_qkv", "w_qkv^T", "grad_z1")),
+            self._columns("part", "grad_w_qkv", ("grad_w_q", "grad_w_k", "grad_w_v")),
             self._norm_gradients("1", "x", "grad_x", "grad_r"),
         ]
 

@@ -12,7 +12,8 @@ from autotune import Intermediate, Pass
 from autotune_variants.norm.cuda.launches import BLOCKS
 
 _LIKE_X, _LIKE_Q = ("B", "N", "D"), ("B", "N", "H", "Dh")
-_LIKE_K = ("B", "N", "Hkv", "Dh")
+_LIKE_QKV = ("B", "N", "H + 2*Hkv", "Dh")
+_WEIGHT_QKV = ("D", "(H + 2*Hkv)*Dh")
 # Bytes that parts may use: what they store at least, and what cuBLAS asks for.
 _ROOM = "room * itemsize * (B*N*(3*D + 4*F) + 3*D*F + 2*B*N*H*Dh + 65536) + 41943040"
 _QKV = "2*B*N*D*(H + 2*Hkv)*Dh"
@@ -24,13 +25,13 @@ _GRADS = tuple(f"grad_{name}" for name in _WEIGHTS)
 def temporaries(projected: bool, train: bool, fused: bool) -> tuple[Intermediate, ...]:
     """The arrays between the parts; the room is the last."""
     found: dict[str, tuple[str, ...]] = {
-        **{"z1": _LIKE_X, "q": _LIKE_Q, "k": _LIKE_K, "v": _LIKE_K, "heads": _LIKE_Q},
-        "r": _LIKE_X,
+        **{"z1": _LIKE_X, "w_qkv": _WEIGHT_QKV, "qkv": _LIKE_QKV},
+        **{"heads": _LIKE_Q, "r": _LIKE_X},
     }
     if not fused:
         found["z2"] = _LIKE_X
     if train:
-        found |= {"grad_r": _LIKE_X, "grad_q": _LIKE_Q, "grad_k": _LIKE_K, "grad_v": _LIKE_K}
+        found |= {"grad_r": _LIKE_X, "grad_qkv": _LIKE_QKV, "grad_w_qkv": _WEIGHT_QKV}
         found |= {"grad_z1": _LIKE_X}
     if train and projected:
         found["grad_heads"] = _LIKE_Q
@@ -63,14 +64,9 @@ def _attention(projected: bool, fused: bool) -> tuple[Pass, ...]:
     residual = Pass("residual", reads=(heads, "x"), writes=_owned("r"))
     return (
         Pass("norm1", reads=("x", "weight1"), writes=_owned("z1"), flops="4*B*N*D"),
-        Pass(
-            "projections",
-            reads={"z1": 3, "w_q": 1, "w_k": 1, "w_v": 1},
-            writes=_owned("q", "k", "v"),
-            flops=_QKV,
-            launches=3,
-        ),
-        Pass("attention", reads=("q", "k", "v"), writes=_owned("heads", "lse"), flops=_SCORES),
+        Pass("join", reads=("w_q", "w_k", "w_v"), writes=_owned("w_qkv")),
+        Pass("projections", reads=("z1", "w_qkv"), writes=_owned("qkv"), flops=_QKV),
+        Pass("attention", reads=("qkv",), writes=_owned("heads", "lse"), flops=_SCORES),
         *((project,) if projected else ()),
         *((residual,) if fused else ()),
     )
@@ -124,28 +120,21 @@ def _backward(projected: bool) -> tuple[Pass, ...]:
         ),
         Pass("grad_heads", reads=("grad_r", "w_o"), writes=_owned(above), flops=_PROJECTION),
     )
-    grads = ("grad_q", "grad_k", "grad_v")
     return (
         *(project if projected else ()),
         Pass(
             "attention_gradients",
-            reads=("q", "k", "v", "heads", "lse", above),
-            writes=_owned(*grads),
+            reads=("qkv", "heads", "lse", above),
+            writes=_owned("grad_qkv"),
             flops=f"5*{_SCORES}/2",
         ),
         Pass(
             "grad_projections",
-            reads={"z1": 3, **dict.fromkeys(grads, 1)},
-            writes=_owned("grad_w_q", "grad_w_k", "grad_w_v"),
+            reads=("z1", "grad_qkv"),
+            writes=_owned("grad_w_qkv"),
             flops=_QKV,
-            launches=3,
         ),
-        Pass(
-            "grad_z1",
-            reads={**dict.fromkeys((*grads, "w_q", "w_k", "w_v"), 1), "grad_z1": 2},
-            writes=_owned("grad_z1"),
-            flops=_QKV,
-            launches=3,
-        ),
+        Pass("part", reads=("grad_w_qkv",), writes=_owned("grad_w_q", "grad_w_k", "grad_w_v")),
+        Pass("grad_z1", reads=("grad_qkv", "w_qkv"), writes=_owned("grad_z1"), flops=_QKV),
         *_norm_gradients("1", "x", "grad_x", "grad_r"),
     )

@@ -19,16 +19,59 @@ TILE = 32
 
 _INPUTS = ("x", "weight", "w_gate", "w_up", "w_down", "grad_out")
 _OUTPUTS = ("out", "grad_x", "grad_weight", "grad_w_gate", "grad_w_up", "grad_w_down")
-_TEMPORARIES = ("z", "parts", "weight_parts")
+_TEMPORARIES = ("z", "parts", "weight_parts", "planes", "scales")
+_KERNELS = {"tokens": 1, "weights": 2, "combine": 4, "prepare": 8}
 _COMBINING = 256  # threads of a block that sums the shares
 _SUMMED = 32  # features of a token whose shares such a block sums
 
 
+Steps = Mapping[str, tuple[int, int, int]]
+"""Blocks, threads and bytes of dynamic shared memory of each launch, in order."""
+
+
 def tiled(problem: Any, config: Mapping[str, Any], temporaries: tuple[str, ...]) -> Run:
     """`run(*inputs, *outputs, *temporaries, *scalars)` for any of the operations of the MLP."""
-    operation, sizes = problem.operation, problem.sizes
-    given = [tensor.name for tensor in (*operation.inputs, *operation.outputs)]
-    gradients = "grad_out" in given
+    gradients = "grad_out" in given_arrays(problem)
+    macros = {"tokens": {**token_macros(problem, config), "CHUNK": config["chunk"]}}
+    if gradients:
+        macros["weights"] = {
+            "FEATURE_WARPS": config["feature_warps"],
+            "PARTNERS": config["partners"],
+            "STEP": config["step"],
+            "TILE": TILE,
+        }
+        macros["combine"] = {"ROW_WARPS": config["row_warps"]}
+    steps = _steps(problem, config, gradients)
+    return launches(problem, config, temporaries, SOURCE, macros, steps)
+
+
+def given_arrays(problem: Any) -> list[str]:
+    """Names of inputs and outputs."""
+    return [tensor.name for tensor in (*problem.operation.inputs, *problem.operation.outputs)]
+
+
+def token_macros(problem: Any, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What the kernel of the tokens has to know beside what all have."""
+    given = given_arrays(problem)
+    return {
+        "RESIDUAL": bool(problem.flags.get("residual")),
+        "OUT": "out" in given,
+        "GRADS": "grad_out" in given,
+        "ROW_WARPS": config["row_warps"],
+        "SPLIT_WARPS": config["split_warps"],
+    }
+
+
+def launches(
+    problem: Any,
+    config: Mapping[str, Any],
+    temporaries: tuple[str, ...],
+    source: CudaSource,
+    macros: Mapping[str, Mapping[str, Any]],
+    steps: Steps,
+) -> Run:
+    """The kernels of a source in the order of `steps`, with one struct for all of them."""
+    operation, sizes, given = problem.operation, problem.sizes, given_arrays(problem)
     tensors = {t.name: t.shape(sizes) for t in (*operation.inputs, *operation.outputs)}
     axes = {name: "d" if name in ("weight", "grad_weight") else "nd" for name in _INPUTS + _OUTPUTS}
     arguments = ArgumentStruct(
@@ -39,56 +82,34 @@ def tiled(problem: Any, config: Mapping[str, Any], temporaries: tuple[str, ...])
         sizes=(sizes["N"], sizes["F"], config.get("shares", 0)),
         itemsize=problem.itemsize,
     )
-    shared = {
-        "STORAGE": STORAGE[problem.dtype],
-        "DIM": sizes["D"],
-        "NORM": "weight" in given,
-    }
-    macros = {
-        "tokens": {
-            **shared,
-            "KERNELS": 1,
-            "RESIDUAL": bool(problem.flags.get("residual")),
-            "OUT": "out" in given,
-            "GRADS": gradients,
-            "ROW_WARPS": config["row_warps"],
-            "SPLIT_WARPS": config["split_warps"],
-            "CHUNK": config["chunk"],
-        }
-    }
-    if gradients:
-        macros["weights"] = {
-            **shared,
-            "KERNELS": 2,
-            "FEATURE_WARPS": config["feature_warps"],
-            "PARTNERS": config["partners"],
-            "STEP": config["step"],
-            "TILE": TILE,
-        }
-        macros["combine"] = {**shared, "KERNELS": 4, "ROW_WARPS": config["row_warps"]}
-    steps = _steps(problem, config, norm="weight" in given, gradients=gradients)
+    common = {"STORAGE": STORAGE[problem.dtype], "DIM": sizes["D"], "NORM": "weight" in given}
 
     def plan(aligned: bool) -> Launches:
-        return [
-            SOURCE.kernel(entry, {**macros[entry], "ALIGNED": aligned}).launcher(
+        made = []
+        for entry, (blocks, threads, shared) in steps.items():
+            own = {**common, **macros[entry], "KERNELS": _KERNELS[entry], "ALIGNED": aligned}
+            launcher = source.kernel(entry, own).launcher(
                 grid=(blocks, 1, 1),
                 block=(threads, 1, 1),
-                shared=room,
+                shared=shared,
                 arguments=arguments.code,
             )
-            for entry, (blocks, threads, room) in steps.items()
-            if blocks
-        ]
+            made += [launcher] if blocks else []
+        return made
 
     likely = not any(sizes[dim] * problem.itemsize % VECTOR for dim in ("D", "F"))
     run = bind(arguments, plan, likely=likely)
     return run if operation.scalars else lambda *arrays: run(*arrays, 0.0)
 
 
-def _steps(
-    problem: Any, config: Mapping[str, Any], *, norm: bool, gradients: bool
-) -> dict[str, tuple[int, int, int]]:
-    """Blocks, threads and bytes of dynamic shared memory of each launch."""
+def combining(problem: Any) -> tuple[int, int, int]:
+    """The launch that sums the shares."""
+    sizes, norm = problem.sizes, "weight" in given_arrays(problem)
+    blocks = -(-3 * sizes["F"] * sizes["D"] // _COMBINING)
+    return blocks + (-(-sizes["D"] // _SUMMED) if norm else 0), _COMBINING, 0
+
+
+def _steps(problem: Any, config: Mapping[str, Any], gradients: bool) -> Steps:
     sizes, real = problem.sizes, max(problem.itemsize, 4)
     rows, hidden, width = sizes["N"], sizes["F"], sizes["D"]
     depth = _up(width, 16)
@@ -107,8 +128,7 @@ def _steps(
     staged = 4 * TILE * pitch
     shared = real * (2 * depth * features + features * pitch + staged + exchanged)
     steps["weights"] = (-(-hidden // features) * config["shares"], 32 * warps, shared)
-    sums = -(-3 * hidden * width // _COMBINING) + (-(-width // _SUMMED) if norm else 0)
-    steps["combine"] = (sums, _COMBINING, 0)
+    steps["combine"] = combining(problem)
     return steps
 
 

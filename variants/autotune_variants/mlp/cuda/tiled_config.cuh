@@ -1,7 +1,7 @@
 // The configuration of one compilation, and the sizes that follow from it. Every macro is set by the host.
 #pragma once
 #ifndef KERNELS
-#define KERNELS 7        // which to compile: 1 tokens, 2 weights, 4 combine
+#define KERNELS 15       // which to compile: 1 tokens, 2 weights, 4 combine, 8 prepare
 #endif
 #ifndef STORAGE
 #define STORAGE 0        // tensors hold 0: double, 1: bfloat16, 2: float16, 3: float
@@ -67,6 +67,8 @@ struct Args {
   Data* z;             // [rows, DIM]: x normalised
   Real* parts;         // [shares, 3, hidden, DIM]: what the shares add up to: gate and up (transposed), down
   Real* weight_parts;  // [blocks of tokens, DIM]
+  unsigned short* planes;  // tensors as sums of 16-bit numbers: see split_prepare.cuh
+  float* scales;           // likewise
   double eps;
   i64 rows, hidden, shares;
   Strides x_strides, weight_strides, w_gate_strides, w_up_strides, w_down_strides, grad_out_strides;

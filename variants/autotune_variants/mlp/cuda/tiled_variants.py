@@ -24,30 +24,27 @@ Run = Callable[..., None]
 
 
 class Family(NamedTuple):
-    """What multiplies, and the defaults that go with it."""
+    """What multiplies."""
 
     name: str
     doc: str
     dtypes: tuple[str, ...]
     unit: Unit
-    partners: int
 
 
 FAMILIES = (
-    Family("cuda_dmma", "float64 matrix units", ("float64",), Unit("matrix"), 2),
+    Family("cuda_dmma", "float64 matrix units", ("float64",), Unit("matrix")),
     Family(
         "cuda_tf32x3",
         "three TF32 products for one of float32",
         ("float32",),
         Unit("matrix", "tf32", 3),
-        1,
     ),
     Family(
         "cuda_mma",
         "TF32 products, exact for 16-bit operands",
         ("bfloat16", "float16"),
         Unit("matrix", "tf32"),
-        1,
     ),
 )
 
@@ -95,14 +92,17 @@ def _token_bytes(gradients: bool) -> str:
 
 
 def _passes(norm: bool, gradients: bool, with_out: bool) -> tuple[Pass, ...]:
-    """One sweep over the tokens; where gradients are wanted another, and the sums of its shares."""
+    """One sweep over the tokens; where gradients are wanted another, and the sums of its shares.
+
+    Memory delivers every array once; what each block reads of it, the cache does.
+    """
     z = "z" if norm else "x"
     # Where x is normalised it is read again for grad_x, which the cache may spare.
     again = 1 if norm and gradients else 0
-    reads: dict[str, Any] = {"x": 1 + again, **dict.fromkeys(_WEIGHTS, _TILES)}
+    reads: dict[str, Any] = {"x": 1 + again, **dict.fromkeys(_WEIGHTS, 1)}
     writes: dict[str, Any] = {"out": "owned"} if with_out else {}
     if norm:
-        reads["weight"] = _TILES
+        reads["weight"] = 1
     if gradients:
         reads["grad_out"] = 1
         writes["grad_x"] = "owned"
@@ -125,7 +125,7 @@ def _passes(norm: bool, gradients: bool, with_out: bool) -> tuple[Pass, ...]:
             "weights",
             parallel={"F": _FEATURES, "N": "ceil_div(N, shares)"},
             sequential={"N": TILE},
-            reads={z: _CHUNKS, "grad_out": _CHUNKS, **dict.fromkeys(_WEIGHTS, "shares")},
+            reads=dict.fromkeys((z, "grad_out", *_WEIGHTS), 1),
             writes={"parts": "reduction"},
             flops="12*N*D*F",
         ),
@@ -153,8 +153,8 @@ def _declare(operation: Any, family: Family) -> None:
     names = tuple(array.name for array in arrays)
     of_weights = (
         Choice("feature_warps", (4, 8), default=8, ordered=True),
-        Choice("partners", (1, 2), default=family.partners, ordered=True),
-        Choice("step", (16, 32), default=16, ordered=True),
+        Choice("partners", (1, 2), default=2, ordered=True),
+        Choice("step", (16, 32), default=32, ordered=True),
         Choice("shares", (8, 16, 33, 66, 132), default=33, ordered=True),
     )
     rules = (*_ADMITTED, *_TOKEN_RULES, _token_bytes(gradients))

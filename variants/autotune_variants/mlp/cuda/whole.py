@@ -106,6 +106,7 @@ def run_whole(problem: Any, config: Mapping[str, Any], temporaries: tuple[str, .
     outputs = {tensor.name for tensor in operation.outputs}
     sizes = problem.sizes
     room_bytes = int(config["room_mib"]) << 20
+    alignment = _VECTOR if problem.itemsize == 2 else 1  # cuBLAS wants it of 16-bit matrices
     own = {
         **dict.fromkeys(("u", "v", "grad_h"), Layout.packed(sizes["N"], sizes["F"])),
         **dict.fromkeys(("z", "grad_z"), Layout.packed(sizes["N"], sizes["D"])),
@@ -124,7 +125,7 @@ def run_whole(problem: Any, config: Mapping[str, Any], temporaries: tuple[str, .
         layouts = {name: Layout(*tensors[name], *steps[name]) for name in matrices}
         copied = {}
         for name, layout in layouts.items():
-            if not layout.usable:
+            if not layout.usable or pointer(arrays[name]) % alignment:
                 copied[name], arrays[name] = arrays[name], packed_copy(arrays[name])
                 layouts[name] = Layout.packed(*tensors[name])
         key = tuple(layouts.items())
@@ -137,7 +138,9 @@ def run_whole(problem: Any, config: Mapping[str, Any], temporaries: tuple[str, .
         arrays = dict(zip(names, arguments, strict=False))
         plan: _Plan = plans[None]
         copied: dict[str, Any] = {}
-        if not all(map(contiguous, arguments[: len(given)])):
+        if not all(
+            contiguous(each) and not pointer(each) % alignment for each in arguments[: len(given)]
+        ):
             plan, copied = read(arrays)
         if before is not None:
             before(arrays, arguments[-1])
