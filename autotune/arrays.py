@@ -124,6 +124,15 @@ def poison(array: Array) -> None:
         array[...] = True
 
 
+def is_poison(array: Array) -> bool:
+    """Whether an output is as `poison` left it, to the last element."""
+    if is_floating(array.dtype):
+        return bool((array != array).all())
+    if np.issubdtype(array.dtype, np.integer):
+        return bool((array == np.iinfo(array.dtype).max).all())
+    return bool(array.all())
+
+
 def same_bits(one: Array, other: Array) -> bool:
     """Whether two arrays of one shape and dtype agree bit by bit, NaN and -0 included."""
     if one.dtype.itemsize in (1, 2, 4, 8):

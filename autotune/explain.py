@@ -108,6 +108,14 @@ def miss_message(
     return f"{'; '.join(parts)}. Measure it: {tune_command(problem, mode=mode)}"
 
 
+def gone_message(problem: Problem, gone: str, serves: str) -> str:
+    """A variant that a policy rests on, and that was removed or renamed."""
+    return (
+        f"{gone} was measured for {short_problem(problem)} and is not registered any more; "
+        f"{serves} serves. Measure again: {tune_command(problem)}"
+    )
+
+
 def near_text(near: Near) -> str:
     """One cached entry, and which of its fields differ from what was asked (entry -> asked)."""
     return f"{near.policy.problem} ({'; '.join(near.differs)})"

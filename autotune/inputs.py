@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from autotune.arrays import Array, Guarded, array_dtype, is_floating, poison
+from autotune.arrays import (
+    Array,
+    Guarded,
+    array_dtype,
+    is_floating,
+    is_poison,
+    poison,
+    same_bits,
+)
 from autotune.errors import DeclarationError
 from autotune.memory import HOST, Memory, allowed_cpus
 from autotune.model import Problem, Tensor
@@ -62,6 +70,17 @@ class Buffers:
             poison(each.array)
         for position, original in self._pristine.items():
             self.inputs[position].array[...] = original
+
+    def written(self) -> str | None:
+        """What has been written to since `reset`, as a name; None when nothing was."""
+        operation = self.problem.operation
+        for tensor, each in zip(operation.fresh_outputs, self.fresh, strict=True):
+            if not is_poison(each.array):
+                return tensor.name
+        for position, original in self._pristine.items():
+            if not same_bits(self.inputs[position].array, original):
+                return operation.inputs[position].name
+        return None
 
     def damage(self) -> str | None:
         """What a candidate changed that it must not have, as a clause; or None."""

@@ -5,28 +5,29 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autotune.asking import Wish, device_of_arrays, problem_from_arrays, problem_from_shape
 from autotune.device import find_device
 from autotune.errors import NoPolicyError
-from autotune.explain import explain_resolution, miss_message
+from autotune.explain import explain_resolution, gone_message, miss_message
 from autotune.fallback import choose_default
 from autotune.kernel import Kernel
 from autotune.locks import Lock
 from autotune.model.problem import Config, Problem
-from autotune.model.space import default_config, inadmissible, why_not
-from autotune.model.traits import is_deterministic, workspace_bytes
+from autotune.model.space import default_config, why_not
 from autotune.model.variant import Variant
 from autotune.modes import require_mode
 from autotune.on_miss import may_tune, tune_now
 from autotune.plugins import load_plugins
 from autotune.registry import registry
+from autotune.resolution import resolve_policies
 from autotune.settings import settings
 from autotune.store import generation, load_snapshot
-from autotune_policies import Request, Resolution, Snapshot, resolve
+from autotune_policies import Resolution, Snapshot
 
 if TYPE_CHECKING:
     from autotune.execution import Executable
@@ -112,10 +113,12 @@ class Server:
         try:
             with busy:  # one thread resolves a key, and may tune it; the others wait for that
                 kernel = self._kernels.get(key)
-                if kernel is None:
-                    snapshot = self._snapshot
-                    kernel = self._resolved(problem, device, wish, scalars)
-                    self._keep(key, kernel, snapshot)
+                if kernel is not None:
+                    self._note("known")
+                    return kernel
+                snapshot = self._snapshot
+                kernel = self._resolved(problem, device, wish, scalars)
+                self._keep(key, kernel, snapshot)
                 return kernel
         finally:
             with self._lock:
@@ -148,7 +151,7 @@ class Server:
         """Choose: pinned, tuned, interpolated, family; then tune, predict or fall back."""
         require_mode(wish.mode, device.kind)
         admitted = self._admitted(problem, device)
-        resolution = self._resolve(problem, device, wish, admitted)
+        resolution = resolve_policies(self._snapshot, problem, device, wish, admitted)
         applies = resolution.applies(wish.mode)
         if wish.strict and not applies:
             raise NoPolicyError(
@@ -162,15 +165,27 @@ class Server:
             config = resolution.config
             chosen = default_config(variant, problem, device) if config is None else dict(config)
             text = explain_resolution(problem, device, resolution)
+            self._name_the_gone(problem, resolution)
             served = Served(variant, Config(chosen), resolution.origin, text, problem, device)
         else:
-            self._announce(problem, device, wish, resolution)
+            self._say_once(
+                problem.key.text,
+                lambda: miss_message(problem, device, resolution, self._snapshot, mode=wish.mode),
+            )
             variant, chosen, origin, text = choose_default(
                 problem, device, wish.constraints, admitted=admitted, resolution=resolution
             )
             served = Served(variant, chosen, origin, text, problem, device)
         self._note(served.origin)
         return served
+
+    def _name_the_gone(self, problem: Problem, resolution: Resolution) -> None:
+        """Stored choices whose variants nobody registers any more."""
+        name, here = problem.operation.name, registry.variants(problem.operation)
+        for gone in {s.variant for s in resolution.skipped} - {variant.name for variant in here}:
+            self._say_once(
+                f"{name}/{gone}", partial(gone_message, problem, gone, resolution.variant)
+            )
 
     def _admitted(self, problem: Problem, device: Any) -> dict[str, Variant]:
         name = problem.operation.name
@@ -180,45 +195,6 @@ class Server:
             if (name, variant.name) not in self._quarantined
             and why_not(variant, problem, device.kind, device.limits) is None
         }
-
-    def _resolve(
-        self, problem: Problem, device: Any, wish: Wish, admitted: Mapping[str, Variant]
-    ) -> Resolution:
-        from autotune.fingerprint import fingerprint, toolchain
-
-        def admits(name: str, config: Any) -> str | None:
-            if name not in admitted:
-                return "it is not available here, or was set aside"
-            variant = admitted[name]
-            given = dict(config) or dict(default_config(variant, problem, device) or {})
-            if wish.constraints.deterministic and not is_deterministic(variant):
-                return "it is not deterministic"
-            limit = wish.constraints.max_workspace
-            needed = workspace_bytes(variant, problem, given) if limit is not None else 0
-            if limit is not None and needed > limit:
-                return f"it needs {needed} bytes of workspace at this size"
-            return inadmissible(variant, problem, given, device)
-
-        registered = {variant.name: variant for variant in registry.variants(problem.operation)}
-
-        def current(name: str) -> str | None:
-            return fingerprint(registered[name]) if name in registered else None
-
-        request = Request(
-            problem.key,
-            device.identity,
-            device.family,
-            wish.mode,
-            problem.operation.axes,
-            wish.constraints,
-        )
-        return resolve(
-            self._snapshot,
-            request,
-            admits=admits,
-            fingerprints=current,
-            toolchain=toolchain(device.kind),
-        )
 
     def _after_failure(
         self, problem: Problem, device: Any, wish: Wish, failed: Served, error: BaseException
@@ -236,14 +212,13 @@ class Server:
             )
         return self.serve(problem, device, replace(wish, tune_on_miss=False))
 
-    def _announce(self, problem: Problem, device: Any, wish: Wish, resolution: Resolution) -> None:
-        """One message for each key that is missed, not for each call."""
+    def _say_once(self, about: str, text: Callable[[], str]) -> None:
+        """One message about each thing, not one for each call."""
         with self._lock:
-            new = problem.key.text not in self._announced
-            self._announced.add(problem.key.text)
+            new = about not in self._announced
+            self._announced.add(about)
         if new:
-            text = miss_message(problem, device, resolution, self._snapshot, mode=wish.mode)
-            log.warning("%s", text)
+            log.warning("%s", text())
 
     def refresh(self) -> Snapshot:
         """Read the policies again; kernels already handed out keep what they have."""

@@ -109,6 +109,13 @@ class Gate:
                 return replace(before, passed=False, reason=reason)
         return replace(verdict, repeats=before.repeats)
 
+    def written_late(self, wait: Callable[[], None]) -> str | None:
+        """Whether calls that have returned go on writing, in words; `wait` gives them time."""
+        self.buffers.reset()
+        wait()
+        name = self.buffers.written()
+        return f"{name} was written to after the call had returned" if name else None
+
     def repair(self) -> None:
         """Make anew what a candidate has damaged: buffers, or the values it is held against."""
         if self.buffers.damage() is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from errno import ENOMEM
 from mmap import mmap
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 from autotune.bench import Bench, Timer
@@ -28,6 +28,7 @@ PREPARATION = 4.0
 """Time limits of a candidate that inputs and the reference of a problem may take."""
 
 RECHECKS, RECHECK_SECONDS = 3, 0.02
+LATE_SECONDS = 0.01
 _NO_MEMORY = ("out of memory", "out_of_memory", "cannot allocate memory", "bad_alloc")
 
 
@@ -204,6 +205,10 @@ class Session:
         One at least, and `most` while they take little: what fails now and then is found here.
         """
         self.say("checking", built.limit)
+        late = gate.written_late(self._wait)
+        if late is not None:
+            self._suspect = True
+            return Rechecked(replace(built.verdict, passed=False, reason=late), None)
         started, peak, verdict = perf_counter(), None, built.verdict
         for _ in range(most):
             self.live()
@@ -213,6 +218,11 @@ class Session:
             if self._suspect or perf_counter() - started > RECHECK_SECONDS:
                 break
         return Rechecked(verdict, peak)
+
+    def _wait(self) -> None:
+        """Until what calls have started and not waited for shows."""
+        self.bench.synchronize()
+        sleep(LATE_SECONDS)
 
     def _once_more(
         self, gate: Gate, executable: Executable, timer: Timer, mode: Mode
