@@ -31,10 +31,18 @@ def scores(document: dict[str, Any]) -> list[str]:
     for row in document["rows"]:
         cells = (f"{row['score'][b]:.3f}" if b in row["score"] else None for b in budgets)
         name = NAMES.get(row["method"], row["method"])
-        rows.append((name, *cells, f"{row['ms_per_evaluation']:.1f}", row["seeds"]))
-    best = [min(row["score"][b] for row in others) for b in budgets]
+        rows.append((name, *cells, f"{row['ms_per_evaluation']:.1f}", _seeds(row["seeds"])))
+    best = [min(row["score"][b] for row in others if b in row["score"]) for b in budgets]
     rows.append(("best of the others at each budget", *(f"{v:.3f}" for v in best), "", ""))
     return table(("method", *budgets, "own ms per evaluation", "seeds"), rows)
+
+
+def _seeds(by_budget: dict[str, int]) -> str:
+    """The number of seeds; by budget, where it differs."""
+    counts = list(by_budget.values())
+    if len(set(counts)) == 1:
+        return str(counts[0])
+    return ", ".join(f"{count} at {budget}" for budget, count in by_budget.items())
 
 
 def spaces(document: dict[str, Any]) -> list[str]:
@@ -45,8 +53,11 @@ def spaces(document: dict[str, Any]) -> list[str]:
     budgets = document["budgets"]
     rows = []
     for space, found in ours.items():
-        best = [min(o[space][i] for o in others if space in o) for i in range(len(budgets))]
-        ratios = (f"{v:.3f} ({v / b:.2f})" for v, b in zip(found, best, strict=True))
+        best = [
+            min(o[space][i] for o in others if len(o.get(space, ())) > i)
+            for i in range(len(budgets))
+        ]
+        ratios = (f"{v:.3f} ({v / b:.2f})" for v, b in zip(found, best, strict=False))
         rows.append((f"`{space}`", *ratios))
     return table(("space", *budgets), rows)
 
@@ -56,7 +67,11 @@ def own(document: dict[str, Any]) -> list[str]:
     (row,) = document["rows"]
     third = row["within_2_percent_after_a_third"]
     rows = [
-        (f"`{space}`", *(f"{value:.3f}" for value in found), f"{third[space]} of {row['seeds']}")
+        (
+            f"`{space}`",
+            *(f"{value:.3f}" for value in found),
+            f"{third[space]} of {row['seeds']['25']}",
+        )
         for space, found in row["spaces"].items()
     ]
     head = ("space", *row["score"], "within 2% after a third")

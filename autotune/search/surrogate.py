@@ -24,10 +24,10 @@ SATURATED = 1.0
 _REFITTED = 8
 """Measurements between fits of the Gaussian process's lengths."""
 
-_FITTED, _CONDITIONED = 200, 400
-"""Points that the process is fitted to and conditioned on, at most: time grows with their cube."""
+_FITTED, _KNOWN = 200, 256
+"""Points that the process's lengths are fitted to, and that both models are given, at most."""
 
-_LEAST = 1e-6
+_LEAST, _SURE = 1e-6, 1e-9
 
 
 class Surrogate:
@@ -82,7 +82,7 @@ class Surrogate:
     def _smooth(self) -> GaussianProcess:
         """The process, conditioned on what is known; its lengths are fitted now and then."""
         if not self._conditioned:
-            chosen = self._representative(_CONDITIONED)
+            chosen = self._representative(_KNOWN)
             points, values = self._table.smooth[self._rows].astype(float), self._values
             if not self._fitted or len(values) >= self._fitted + max(_REFITTED, len(values) // 8):
                 some = self._representative(_FITTED)
@@ -93,7 +93,7 @@ class Surrogate:
         return self._process
 
     def _representative(self, count: int) -> NDArray[np.intp]:
-        """Which of the known points a matrix has room for: half the best, the others drawn."""
+        """So many of the known points: half of them the best, the others drawn."""
         order = np.argsort(self._values, kind="stable")
         if len(order) <= count:
             return order
@@ -103,8 +103,9 @@ class Surrogate:
     def _grown(self) -> Forest:
         from autotune.search.forest import Forest
 
+        chosen = self._representative(_KNOWN)
         seed = int(self._draw.integers(2**31))
-        return Forest.grown(self._table.steps[self._rows], self._values, seed)
+        return Forest.grown(self._table.steps[self._rows[chosen]], self._values[chosen], seed)
 
 
 def relative(seconds: Sequence[float | None]) -> NDArray[np.float64]:
@@ -122,7 +123,7 @@ def _expected_improvement(
     mean: NDArray[np.float64], deviation: NDArray[np.float64], best: float
 ) -> NDArray[np.float64]:
     """Of a normal variable below `best` (Jones, Schonlau, Welch, 1998, equation 15)."""
-    ahead = (best - mean) / deviation
+    ahead = (best - mean) / np.maximum(deviation, _SURE)
     density = np.exp(-0.5 * ahead**2) / np.sqrt(2.0 * np.pi)
     gain: NDArray[np.float64] = np.maximum(deviation * (ahead * _normal(ahead) + density), 0.0)
     return gain

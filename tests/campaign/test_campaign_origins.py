@@ -46,7 +46,7 @@ def test_a_campaign_is_a_recording_that_can_be_searched(bench: Bench, tmp_path: 
     assert {home.variant for home in recording.space.variants} == {"plain", "tiled"}
     tiled = recording.space.variant("tiled")
     assert tiled is not None
-    assert [axis.name for axis in tiled.axes if axis.ordered] == ["tile", "threads"]
+    assert {axis.name for axis in tiled.axes if axis.ordered} == {"tile", "threads"}
     assert tiled.candidate(tiled.default).config["tile"] == 16
     assert replay(recording, budget=result.tried, seeds=1).mean(result.tried) == 1.0
 
