@@ -77,7 +77,7 @@ constraints = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(policies(), max_size=4),
     st.lists(pins, max_size=2),

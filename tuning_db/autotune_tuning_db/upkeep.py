@@ -71,7 +71,7 @@ def check_store(path: Path) -> Checked:
 
 def _examined(db: Database, path: Path) -> Checked:
     rows: dict[str, int] = {}
-    damage, bad = [], list[str]()
+    damage, bad = list[str](), list[str]()
     try:
         damage += connection.integrity(db, quick=False)
         for table, build in queries.BUILDERS.items():
