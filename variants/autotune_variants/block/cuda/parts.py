@@ -85,23 +85,15 @@ class _Steps:
         return kernel
 
     def _norm(self, names: Mapping[str, str], *entries: str) -> Step:
-        """Launches of the normalisation on all tokens; `names` are arrays by what they are."""
+        """Launches of the normalisation on all tokens; `names` are arrays by what they are.
+
+        All of them are packed here, so that their own shapes do not matter.
+        """
         width, dtype = self._problem.sizes["D"], self._problem.dtype
         sizes = self._rows, width
         run = norm_launches(sizes, dtype, norm_config(width, dtype), list(names), entries)
         arrays = list(names.values())
-        rows, features = sizes
-
-        def step(given: Arrays, eps: float) -> None:
-            shaped = [
-                each
-                if len(each.shape) == 1 or name == "weight_parts"
-                else each.reshape(rows, features)
-                for name, each in ((name, given[name]) for name in arrays)
-            ]
-            run(*shaped, eps)
-
-        return step
+        return lambda given, eps: run(*[given[name] for name in arrays], eps)
 
     def _columns(self, entry: str, joined: str, parts: Sequence[str]) -> Step:
         """Weights from or to their columns of the joined matrix."""
