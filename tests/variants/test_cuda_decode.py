@@ -114,6 +114,16 @@ def test_a_block_for_each_split_and_eight_queries() -> None:
     assert none == []
 
 
+def test_the_combine_starts_before_the_splits_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, bool]] = []
+    monkeypatch.setattr(
+        launch, "_launcher", lambda function, *rest: made.append((function.entry, rest[-1]))
+    )
+    variant = registry.variant("decode", "cuda_split")
+    variant.build(problem(), {"warps": 4, "splits": 8, "stages": 2})
+    assert made == [("attend_splits", False), ("combine_splits", True)]
+
+
 def test_more_splits_need_no_other_kernels() -> None:
     variant, one = registry.variant("decode", "cuda_split"), problem()
     with collecting() as launchers:

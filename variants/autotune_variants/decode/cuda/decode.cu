@@ -21,6 +21,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(kTh
 #else
 extern "C" __global__ void __launch_bounds__(kThreads) attend_splits(const __grid_constant__ Args a) {
   extern __shared__ __align__(16) unsigned char shared[];
+  if (SPLIT) let_next_start();
   attend(a, shared);
 }
 #endif
@@ -47,6 +48,7 @@ extern "C" __global__ void __launch_bounds__(kCombining) combine_splits(const __
   extern __shared__ __align__(16) unsigned char shared[];
   const int splits = static_cast<int>(a.splits);
   Real *factors = reinterpret_cast<Real*>(shared), *sums = factors + splits, *space = sums + kRows * kColumns;
+  wait_for_previous();
   const int head = blockIdx.x, query = head % GROUP;
   const i64 batch = blockIdx.y, first = (batch * a.kv_heads + head / GROUP) * splits;
   const Part* stats = a.stats + first * 2 * GROUP + query;

@@ -10,6 +10,7 @@ from autotune import Choice, Intermediate, Pass, PowerOfTwo, variant
 from autotune.cuda import CudaSource
 from autotune.cuda.structs import ArgumentStruct, Launches, bind
 from autotune.model.expression import evaluate
+from autotune.model.tunable import Tunable
 from autotune_variants.decode.operations import decode
 
 SOURCE = CudaSource(Path(__file__).parent / "decode.cu")
@@ -23,6 +24,7 @@ _VECTOR = 16
 
 _GROUP = "H // max(Hkv, 1)"
 _TILES = f"ceil_div({_GROUP}, {_QUERIES})"
+_STEP = "(warps*(16 if itemsize == 2 else 8))"  # keys of all warps of a block
 _FLOPS = "2*B*H*N*(D + Dv)"
 _BLOCKS = f"B*Hkv*{_TILES}"
 
@@ -31,7 +33,7 @@ _REAL = "(4 if itemsize == 2 else 8)"
 _OWN = f"min({_GROUP}, {_QUERIES})"
 _UNIT = f"({_VECTOR} // itemsize)"
 _UNITS = f"ceil_div(D, {_UNIT})"
-_RING = f"warps*stages*2*(16 if itemsize == 2 else 8)*{_UNITS}*{_VECTOR}"
+_RING = f"stages*2*{_STEP}*{_UNITS}*{_VECTOR}"
 _MERGING = f"warps*{_OWN}*(({_UNITS} + 1)*{_UNIT} + 3)*{_REAL}"
 
 
@@ -44,9 +46,6 @@ _DECLARED: dict[str, Any] = {
     "device": "cuda",
     "dtypes": tuple(_STORAGE),
 }
-_WARPS = Choice("warps", (1, 2, 4, 8), default=4, ordered=True)
-# Tiles of a warp in shared memory, all but one of them on their way; 0: straight to registers.
-_STAGES = Choice("stages", (0, 2, 3, 4), default=0, ordered=True)
 _ADMITTED = (
     "compute >= 80",
     "Dv == D",
@@ -56,6 +55,16 @@ _ADMITTED = (
     f"max(B, Hkv*{_TILES}) < 2**16",
     f"stages == 0 or (warps >= 4 and D*itemsize % {_VECTOR} == 0)",
 )
+
+
+def _tunables(warps: int, stages: int, *others: Tunable) -> tuple[Tunable, ...]:
+    """Warps of a block; tiles of a warp in shared memory, all but one of them on their way (0:
+    straight to registers); with their defaults."""
+    return (
+        Choice("warps", (1, 2, 4, 8), default=warps, ordered=True),
+        *others,
+        Choice("stages", (0, 2, 3, 4), default=stages, ordered=True),
+    )
 
 
 def _build(problem: Any, config: Mapping[str, Any], splits: int = 1, cluster: int = 1) -> Run:
@@ -96,6 +105,7 @@ def _build(problem: Any, config: Mapping[str, Any], splits: int = 1, cluster: in
                     block=(_COMBINING, 1, 1),
                     shared=real * (splits + _COMBINING + _COMBINING // 32),
                     arguments=arguments.code,
+                    dependent=True,
                 )
             )
         return launches
@@ -127,13 +137,13 @@ def _arguments(problem: Any, splits: int, shares: int) -> ArgumentStruct:
         Pass(
             "attend",
             parallel=("B", "Hkv"),
-            sequential={"N": "16*warps"},
+            sequential={"N": _STEP},
             reads={"q": 1, "k": _TILES, "v": _TILES},
             writes={"out": "owned"},
             flops=_FLOPS,
         ),
     ),
-    tunables=(_WARPS, _STAGES),
+    tunables=_tunables(4, 3),
     constraints=(*_ADMITTED, f"{_shared(1)} <= shared_per_block"),
     **_DECLARED,
 )
@@ -149,13 +159,13 @@ def cuda_unsplit(problem: Any, config: Mapping[str, Any]) -> Run:
         Pass(
             "attend",
             parallel={"B": 1, "Hkv": 1, "N": "ceil_div(N, blocks)"},
-            sequential={"N": "16*warps"},
+            sequential={"N": _STEP},
             reads={"q": "blocks", "k": _TILES, "v": _TILES},
             writes={"out": "owned"},
             flops=_FLOPS,
         ),
     ),
-    tunables=(_WARPS, PowerOfTwo("blocks", 2, 8, default=8), _STAGES),
+    tunables=_tunables(8, 0, PowerOfTwo("blocks", 2, 8, default=8)),
     constraints=(*_ADMITTED, "compute >= 90", f"{_shared('blocks')} <= shared_per_block"),
     **_DECLARED,
 )
@@ -174,7 +184,7 @@ def cuda_cluster(problem: Any, config: Mapping[str, Any]) -> Run:
         Pass(
             "attend",
             parallel={"B": 1, "Hkv": 1, "N": "ceil_div(N, splits)"},
-            sequential={"N": "16*warps"},
+            sequential={"N": _STEP},
             reads={"q": "splits", "k": _TILES, "v": _TILES},
             writes={"parts": "owned", "stats": "owned"},
             flops=_FLOPS,
@@ -190,7 +200,7 @@ def cuda_cluster(problem: Any, config: Mapping[str, Any]) -> Run:
         Intermediate("parts", ("B", "Hkv", "splits", _GROUP, "D"), "accumulator"),
         Intermediate("stats", ("B", "Hkv", "splits", 2, _GROUP), "accumulator"),
     ),
-    tunables=(_WARPS, PowerOfTwo("splits", 2, 1024, default=64), _STAGES),
+    tunables=_tunables(4, 3, PowerOfTwo("splits", 2, 1024, default=64)),
     constraints=(
         *_ADMITTED,
         f"{_shared(1)} <= shared_per_block",
