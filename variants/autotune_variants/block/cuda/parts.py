@@ -7,21 +7,16 @@ normalisation. The parts are bound at the first call, each for its own problem; 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from autotune.cuda import CudaSource, pointer
+from autotune.cuda import pointer
 from autotune.cuda.cublas import Layout, contiguous, handle_for, packed_copy, product
 from autotune.cuda.streams import cupy_cuda
 from autotune_variants.block.parts import Parts
+from autotune_variants.mlp.cuda.columns import columns
 from autotune_variants.norm.cuda.launches import norm_config, norm_launches
-
-SOURCE = CudaSource(Path(__file__).parent / "columns.cu")
-
-_THREADS = 256
 
 Run = Callable[..., None]
 Arrays = dict[str, Any]
@@ -99,15 +94,9 @@ class _Steps:
         """Weights from or to their columns of the joined matrix."""
         depth, rows = self._problem.sizes["Dh"], self._problem.sizes["D"]
         widths = [heads * depth for heads in self._heads]
-        launch = SOURCE.kernel(entry, {"BYTES": self._problem.itemsize}).launcher(
-            grid=(-(-rows * sum(widths) // _THREADS), 1, 1), block=(_THREADS, 1, 1), arguments="S64"
-        )
-        pack = struct.Struct("<4Q4q").pack
-
-        def step(given: Arrays, eps: float) -> None:
-            launch(pack(*(pointer(given[name]) for name in (joined, *parts)), rows, *widths))
-
-        return step
+        move = columns(entry, self._problem.itemsize, rows, widths)
+        names = (joined, *parts)
+        return lambda given, eps: move([pointer(given[name]) for name in names])
 
     def _separate_heads(self, qkv: Any) -> tuple[Any, ...]:
         """q, k and v (B,heads,N,Dh) of (B,N,all heads,Dh), without a copy."""

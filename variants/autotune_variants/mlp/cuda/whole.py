@@ -33,7 +33,8 @@ class _Plan:
 
     def __init__(self, problem: Any, names: Sequence[str], layouts: Mapping[str, Layout]) -> None:
         self._dtype, self._layouts, self._names = problem.dtype, layouts, list(names)
-        self._elements = problem.sizes["N"] * problem.sizes["F"]
+        elements = problem.sizes["N"] * problem.sizes["F"]
+        self._hidden_shape = (1, elements, elements)
         self._itemsize = problem.itemsize
         self._residual = bool(problem.flags.get("residual"))
         self.steps = tuple(self._gradients() if "grad_out" in names else self._forward())
@@ -81,16 +82,17 @@ class _Plan:
         """One of the kernels between the products."""
         places = [self._names.index(name) for name in arrays]
         missing = (0,) * (3 - len(places))
-        elements, vectors = self._elements, -(-self._elements * self._itemsize // _VECTOR)
+        rows, columns, step = self._hidden_shape
+        vectors = rows * -(-columns * self._itemsize // _VECTOR)
         launch = SOURCE.kernel(entry, {"STORAGE": STORAGE[self._dtype]}).launcher(
-            grid=(-(-vectors // _THREADS), 1, 1), block=(_THREADS, 1, 1), arguments="S32"
+            grid=(-(-vectors // _THREADS), 1, 1), block=(_THREADS, 1, 1), arguments="S48"
         )
-        pack = struct.Struct("<3Qq").pack
+        pack = struct.Struct("<3Q3q").pack
 
-        def step(handle: int, addresses: Addresses) -> None:
-            launch(pack(*(addresses[place] for place in places), *missing, elements))
+        def step_(handle: int, addresses: Addresses) -> None:
+            launch(pack(*(addresses[place] for place in places), *missing, rows, columns, step))
 
-        return step
+        return step_
 
 
 def run_whole(problem: Any, config: Mapping[str, Any], temporaries: tuple[str, ...]) -> Run:

@@ -1,4 +1,4 @@
-// The projections' weights side by side as one matrix, and the other way: a matrix cut into its three parts.
+// Up to three weights side by side as one matrix, and the other way: a matrix cut into its parts.
 #ifndef BYTES
 #define BYTES 4     // of an element
 #endif
@@ -17,7 +17,7 @@ typedef unsigned short Data;
 
 struct Args {
   Data *joined, *parts[3];  // packed matrices of as many rows
-  i64 rows, widths[3];
+  i64 rows, widths[3];      // those that are not there have no columns
 };
 
 // Calls `move` with an element of the joined matrix and where it is among the parts.
