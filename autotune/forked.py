@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
 from autotune.errors import DeviceLostError, LaunchError
@@ -42,11 +43,23 @@ def require_cuda(what: str) -> None:
 
 
 def _look_back() -> None:
-    """In the child: what did its parent use?"""
+    """In the child: what did its parent use, and what was it compiling?"""
     global _used_cuda
+    _open_compilers()
     _used_cuda = "cupy" in sys.modules
     if _numba_used_openmp() or "autotune.native.team" in sys.modules:
         _lost.add("openmp")
+
+
+def _open_compilers() -> None:
+    """Locks of numba and LLVM that another thread of the parent held while it compiled."""
+    numba: Any = sys.modules.get("numba.core.compiler_lock")
+    llvm: Any = sys.modules.get("llvmlite.binding.ffi")
+    holders = [getattr(numba, "global_compiler_lock", None), getattr(llvm, "lib", None)]
+    for holder in (holders[0], getattr(holders[1], "_lock", None)):
+        lock = getattr(holder, "_lock", None)
+        if lock is not None and not lock._is_owned():
+            holder._lock = threading.RLock()
 
 
 def _numba_used_openmp() -> bool:

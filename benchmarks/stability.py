@@ -48,7 +48,8 @@ def tuned(problem: Problem, seed: int, options: Any) -> Choice:
     """The winner of a tuning from scratch."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(budget=parse_budget(options.budget), mode=options.mode, seed=seed)
-        campaign = Campaign([problem], settings=settings, store=Path(folder) / "tuning.db")
+        store = Path(folder) / "tuning.db"
+        campaign = Campaign([problem], device=local_cpu(), settings=settings, store=store)
         (result,) = campaign.run().results
     assert result.policy is not None
     return result.policy.winner

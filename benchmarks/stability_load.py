@@ -54,7 +54,8 @@ def load() -> Iterator[None]:
 def tuned(problem: Problem, seed: int, budget: float) -> tuple[Choice, Counter[str]]:
     """The winner of a tuning from scratch, and its trials by what is said of their times."""
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "tuning.db") as store:
-        campaign = Campaign([problem], settings=Settings(budget, "hot", seed=seed), store=store)
+        settings = Settings(budget, "hot", seed=seed)
+        campaign = Campaign([problem], device=local_cpu(), settings=settings, store=store)
         (result,) = campaign.run().results
         marks = Counter(
             "marked" if row.circumstances.get("disturbed") else "not marked"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,14 +29,23 @@ def in_child(question: Callable[[], bool]) -> bool:
     return status == 0
 
 
-def taken(lock: Lock) -> bool:
+def taken(lock: Any) -> bool:
     with lock:
         return True
 
 
+def compilers_lock(name: str) -> Any:
+    """numba's, or LLVM's, as compiling takes it."""
+    if name == "numba":
+        return import_module("numba.core.compiler_lock").global_compiler_lock
+    return import_module("llvmlite.binding.ffi").lib._lock
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_lock_that_another_thread_holds_is_open_in_the_child() -> None:
-    lock, held, done = Lock(), threading.Event(), threading.Event()
+@pytest.mark.parametrize("whose", ["ours", "numba", "llvm"])
+def test_a_lock_that_another_thread_holds_is_open_in_the_child(whose: str) -> None:
+    lock: Any = Lock() if whose == "ours" else compilers_lock(whose)
+    held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
         with lock:

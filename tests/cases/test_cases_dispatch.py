@@ -598,7 +598,7 @@ def python(code: str, *words: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
     return done.stdout
 
 
