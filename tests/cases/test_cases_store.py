@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import shutil
@@ -10,19 +11,24 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from command_line import Run
 from filled import choice, keep, toy_problem
-from programs import FAULTS, TESTS, Shim, environment, python
+from programs import FAULTS, Shim, environment, python
 
-from autotune import serving
+from autotune import plugins, serving
 from autotune.device import local_cpu
-from autotune.fingerprint import toolchain
+from autotune.fingerprint import fingerprint, toolchain
 from autotune.lookup import dispatch, forget
+from autotune.model import Problem
+from autotune.plugins import load_file
+from autotune.registry import registry
 from autotune.settings import settings
 from autotune.store import open_tuning_db
+from autotune_policies import Choice
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +101,7 @@ from autotune import dispatch
 from autotune.cli import main
 from autotune.plugins import load_file
 from autotune.store import open_tuning_db
+from autotune_policies import Choice
 from autotune_tuning_db import StoreError
 from processes import trial
 import numpy as np
@@ -169,68 +176,59 @@ def test_db_4_another_toolchain_is_named_and_another_device_is_a_miss(
     assert (entry["state"], entry["device"]) == ("foreign", "cpu-of-another-architecture")
 
 
-KERNEL = """
-import numba, numpy as np, helper
+EDITED = """
+import helper
 from autotune import Pass, operation, variant
 
 @operation(inputs="x[N]", outputs="y[N]", flops="N")
 def edited(x):
     return helper.FACTOR * x
 
-@numba.njit(cache=True)
-def loop(x, y):
-    for i in range(x.size):
-        y[i] = helper.scale(x[i])
-
 EVERY = Pass("loop", parallel=("N",), reads=("x",), writes={"y": "owned"})
 
 @variant(edited, "loop", passes=[EVERY])
-def looped(x, y):
-    loop(x, y)
+def loop(x, y):
+    helper.scale(x, y)
 """
 HELPER = """
-import numba
 FACTOR = %(factor)s
-@numba.njit(cache=True)
-def scale(x):
-    return %(factor)s * x
+def scale(x, y):
+    y[...] = %(factor)s * x
 """
-EDITED = """
-import sys
-import numpy as np
-from filled import keep
-from autotune import dispatch
-from autotune.fingerprint import fingerprint
-from autotune.model import Problem
-from autotune.plugins import load_file
-from autotune.registry import registry
-from autotune_policies import Choice
-load_file("v.py")
-target = registry.operation("edited")
-if "keep" in sys.argv:
+
+
+def test_db_5_an_edited_helper_is_not_served_from_old_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That numba's code on disk is not stale either, test_compiled.py shows in new processes."""
+    (tmp_path / "v.py").write_text(EDITED)
+    monkeypatch.setattr(registry, "_operations", dict(registry._operations))
+    monkeypatch.setattr(registry, "_variants", dict(registry._variants))
+
+    def started(factor: float) -> Any:
+        """As a new process after an edit."""
+        (tmp_path / "helper.py").write_text(HELPER % {"factor": factor})
+        for name in ("helper", "autotune_plugin_v"):
+            sys.modules.pop(name, None)
+        registry._operations.pop("edited", None)
+        registry._variants.pop("edited", None)
+        monkeypatch.setattr(plugins, "_files", [])
+        importlib.invalidate_caches()
+        load_file(tmp_path / "v.py")
+        serving._server = None
+        forget()
+        x = np.ones(8, "float32")
+        kernel = dispatch("edited", x)
+        return kernel.origin, float(kernel(x)[0])
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert started(2.0) == ("predicted", 2.0)
+    target = registry.operation("edited")
     source = fingerprint(registry.variant("edited", "loop"))
     measured = Choice("loop", (), 1e-6, 1e-6, 1e-6, 0, 0.0, True, source, 9)
     keep(Problem.of(target, (8,)), measured)
-x = np.ones(8, "float32")
-kernel = dispatch("edited", x)
-print(kernel.origin, float(kernel(x)[0]))
-"""
-
-
-def test_db_5_an_edited_helper_is_neither_served_from_old_times_nor_old_code(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "v.py").write_text(KERNEL)
-    env = {"PYTHONPATH": f"{tmp_path}:{TESTS}", "PYTHONDONTWRITEBYTECODE": "1"}
-
-    def start(factor: float, *words: str) -> str:
-        (tmp_path / "helper.py").write_text(HELPER % {"factor": factor})
-        done = python("-c", EDITED, *words, env=env, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    assert start(2.0, "keep") == "tuned 2.0"
-    assert start(3.0) == "predicted 3.0"
+    assert started(2.0) == ("tuned", 2.0)
+    assert started(3.0) == ("predicted", 3.0)
 
 
 def test_db_6_eight_threads_meet_on_one_cold_operation(toy: str, private_home: Path) -> None:

@@ -131,28 +131,6 @@ def test_a_broken_plugin_file_is_named(run: Run, tmp_path: Path) -> None:
     assert run("variants", "--plugin", bad).code == 2
 
 
-def test_broken_installed_plugins_warn_and_the_rest_works(tmp_path: Path) -> None:
-    for name, body in (("gone", "import does_not_exist"), ("quits", "import sys; sys.exit(3)")):
-        (tmp_path / f"plugin_{name}.py").write_text(body + "\n")
-        info = tmp_path / f"plugin_{name}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: plugin-{name}\nVersion: 1.0\n"
-        )
-        (info / "entry_points.txt").write_text(f"[autotune.plugins]\n{name} = plugin_{name}\n")
-    env = {"PYTHONPATH": str(tmp_path)}
-    assert shell("autotune --help", env).returncode == 0
-    ended = shell("autotune variants --json", env)
-    assert ended.returncode == 0
-    assert '"attention"' in ended.stdout
-    assert len(ended.stderr.splitlines()) == 2
-    assert "plugin-gone" in ended.stderr
-    assert "plugin-quits" in ended.stderr
-    strict = shell("autotune variants", env | {"AUTOTUNE_STRICT_PLUGINS": "1"})
-    assert strict.returncode == 2
-    assert "Traceback" not in strict.stderr
-
-
 def test_what_a_plugin_prints_stays_out_of_the_document(tmp_path: Path) -> None:
     loud = tmp_path / "loud.py"
     loud.write_text("import os\nprint('loud')\nos.system('echo louder')\n")

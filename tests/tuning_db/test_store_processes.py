@@ -31,7 +31,7 @@ def run(job: str, folder: Path, rounds: int) -> list[str]:
 
 
 def test_db1_sixteen_processes_start_on_an_empty_store(tmp_path: Path) -> None:
-    assert run("together", tmp_path, 5) == ["16 16 1 ()"] * 5
+    assert run("together", tmp_path, 2) == ["16 16 1 ()"] * 2
 
 
 def test_kill_loses_no_trial_that_was_kept(tmp_path: Path) -> None:

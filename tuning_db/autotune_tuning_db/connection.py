@@ -178,13 +178,19 @@ def _build(path: Path, journal_mode: str) -> Path:
         with contextlib.closing(_wrap(_raw(building, "mode=rwc"))) as db:
             db.execute(f"PRAGMA journal_mode = {journal_mode}")
             _migrate(db)
-            # What is left in the log would be lost with the private name, and closing does not
-            # say that it could not be carried over.
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            carry_over(db)
     except BaseException:
         files.discard(building)
         raise
     return building
+
+
+def carry_over(db: Database) -> None:
+    """Writes what is in the log to the file of a store that is being built.
+
+    It would be lost with the private name, and closing does not say that it could not be done.
+    """
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def _migrate(db: Database) -> None:
@@ -211,12 +217,11 @@ def transaction(db: Database) -> Iterator[None]:
 def connect(path: Path) -> Database:
     """A connection for writing to the store at `path`, whatever its state."""
     with _closed_on_error(_open_for_use(path)) as db:
-        # FULL: a trial is on the disk when add_trial returns, also through a power failure. It
-        # costs one fsync, a fraction of a millisecond against the seconds a trial takes.
-        db.execute("PRAGMA synchronous = FULL")
         (mode,) = db.execute("PRAGMA journal_mode").fetchone()
         if mode == "wal" and files.on_network(path.parent):
-            db.execute("PRAGMA journal_mode = delete")
+            (mode,) = db.execute("PRAGMA journal_mode = delete").fetchone()
+        # A log is synced by the store once others may write again: see `Store`.
+        db.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
     return db
 
 

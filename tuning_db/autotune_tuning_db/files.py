@@ -108,6 +108,21 @@ def sidecars(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
 
 
+def sync_log(path: Path) -> None:
+    """Has the write-ahead log on the disk, as far as it was written; nothing where there is none.
+
+    The log takes no locks: closing a descriptor of it drops none.
+    """
+    try:
+        handle = os.open(sidecars(path)[0], os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:  # a rollback journal, or all of it is in the store and synced
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def spare_name(path: Path, word: str) -> Path:
     """A name beside `path` that nothing has yet: `<name>.<word>-<UTC time>`."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")

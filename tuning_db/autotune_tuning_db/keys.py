@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 Scalar = bool | int | float | str
 
 LAYOUTS = ("packed", "strided")
-"""`packed`: every array is C-contiguous and aligned; `strided`: anything else."""
+"""`packed`: every array is C-contiguous; `strided`: anything else."""
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:\-]*\Z")
 _DTYPE = re.compile(r"[a-z][a-z0-9_]*\Z")

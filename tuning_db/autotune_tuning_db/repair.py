@@ -63,6 +63,7 @@ def _brought_back(path: Path, source: Path) -> Repaired:
         raise store_error("lost", source)
     with contextlib.closing(connection.open_database(path, readonly=False)) as db:
         kept = _filled(db, rows)
+        files.sync_log(path)
     return Repaired(path, source, kept, +rows.unreadable, None)
 
 
@@ -77,6 +78,7 @@ def _rebuilt(path: Path) -> Repaired:
         try:
             with contextlib.closing(connection.connect(building)) as db:
                 kept = _filled(db, rows)
+                connection.carry_over(db)
             aside = files.move_aside(path)
             files.publish(building, path)
         finally:

@@ -18,7 +18,7 @@ from autotune_tuning_db import exchange, queries
 from autotune_tuning_db.connection import integrity, open_database, transaction
 from autotune_tuning_db.errors import StoreWarning, store_error, translated
 from autotune_tuning_db.exchange import ImportReport, PolicyCheck
-from autotune_tuning_db.files import copy_database, resolved
+from autotune_tuning_db.files import copy_database, resolved, sync_log
 from autotune_tuning_db.keys import ProblemKey
 from autotune_tuning_db.rows import (
     CampaignRow,
@@ -266,6 +266,9 @@ class Store:
                     break
                 stack.close()  # while this one waited, another store took the path
             yield db
+            stack.close()
+            # With the lock given back: several writers wait for the disk at once, not in turn.
+            sync_log(self.path)
 
     def _read(self, read: Callable[[Database, list[str]], Rows]) -> Rows:
         bad: list[str] = []
