@@ -31,8 +31,10 @@ def pages() -> Mapping[str, Mapping[str, Sequence[str]]]:
         "decode-gpu": gpu.decode_gpu(),
         "fortran": compilers.fortran(),
         "norm-mlp-cpu": cpu.beside_torch("norm_mlp_cpu", "tokens"),
+        "norm-mlp-gpu": gpu.norm_mlp_gpu(),
         "block-cpu": cpu.block_cpu(),
         "block-torch-cpu": cpu.beside_torch("block_cpu", "N"),
+        "block-gpu": gpu.block_gpu(),
         "start-cpu": cpu.start_cpu(),
     }
     return {"study.md": study, "compilers.md": {"compilers": compilers.table_of_builds()}}
