@@ -119,8 +119,8 @@ def decode_gpu() -> list[str]:
 def norm_mlp_gpu() -> list[str]:
     """Normalisation and MLP with gradients on a GPU, beside PyTorch."""
     text = (
-        "On a GPU, device time of eager calls with a cold L2. The study's fused form took 23.1 ms in "
-        "Fortran and 47.2 in C at 2,048 tokens on an A100, copies included:"
+        "On a GPU, device time of eager calls with a cold L2. The study's fused form took 23.1 ms "
+        "in Fortran and 47.2 in C at 2,048 tokens on an A100, copies included:"
     )
     return _trained("norm_mlp_gpu", text, {})
 
