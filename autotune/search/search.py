@@ -85,7 +85,8 @@ class Search:
         for row, origin in self._opening:
             if not self._seen[row]:
                 return self._take(row, origin, None)
-        if self._seen.all() or (self.settled and not self.strategy.endless):
+        # Asked of an endless search too: its models then learn at the same points.
+        if self.settled and (self._seen.all() or not self.strategy.endless):
             return None
         with _single_thread():
             trial, home, point = self._engine.ask()
@@ -120,6 +121,8 @@ class Search:
     @property
     def settled(self) -> bool:
         """Whether no gain worth a trial is expected any more, in a space too large to try whole."""
+        if self._seen.all():
+            return True
         if len(self.space) <= self.strategy.enumerate_up_to:
             return False
         if math.isinf(self._best):

@@ -53,6 +53,13 @@ def test_where_it_would_end_is_told_and_what_was_found_by_then_is_good() -> None
         assert len(outcome.over_best) == 200
 
 
+def test_a_whole_space_may_be_replayed() -> None:
+    outcome = replay(bowl(7), budget=60, seeds=1).outcomes[0]
+    assert len(outcome.over_best) == 49
+    assert outcome.over_best[-1] == 1.0
+    assert outcome.settled is not None
+
+
 def test_starts_from_elsewhere_are_tried_after_the_default_and_are_only_starts() -> None:
     recording = bowl()
     best = recording.fastest(1)
