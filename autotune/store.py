@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("autotune")
 
+_NOTES = 5
+"""Entries that cannot be read are named up to here, and counted beyond."""
+
 _lock = Lock()
 _reader: Store | None = None
 _of_parents: list[Store] = []
@@ -101,8 +104,11 @@ def load_snapshot() -> tuple[Snapshot, int | None]:
     except Exception as error:
         text = _with_remedy(error) if isinstance(error, StoreError) else str(error)
         _say_once(f"{text} Until then nothing that was tuned is used.")
-    for note in (*notes, *snapshot.notes):
+    said = (*notes, *snapshot.notes)
+    for note in said[:_NOTES]:
         _say_once(note)
+    if len(said) > _NOTES:
+        _say_once(f"skipped {len(said) - _NOTES} more entries that cannot be read.")
     return snapshot, number
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from autotune.errors import StoreUnavailableError
 from autotune.store import generation, load_snapshot, open_tuning_db
-from autotune_tuning_db import PinRow
+from autotune_tuning_db import PinRow, PolicyRow, ProblemKey, utc_now
 
 PIN = PinRow("attention", None, "cpu-somewhere", "online")
 
@@ -69,3 +69,16 @@ def test_moving_the_database_is_noticed(
     assert len(load_snapshot()[0].pins) == 1
     monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "other.db"))
     assert load_snapshot()[0].pins == ()
+
+
+def test_many_entries_that_cannot_be_read_are_named_by_a_few(
+    private_home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_tuning_db() as store:
+        for size in range(40):
+            problem = ProblemKey("attention", (("N", size),), "float32")
+            store.put_policy(PolicyRow(problem, "cpu-somewhere", "cold", utc_now(), {}))
+    with caplog.at_level(logging.WARNING):
+        assert load_snapshot()[1] is not None
+    assert 1 < len(caplog.records) < 10
+    assert "35 more entries" in caplog.records[-1].getMessage()

@@ -198,6 +198,16 @@ def test_a_bad_entry_is_rejected_and_the_rest_kept(
     assert elsewhere.integrity() == ()
 
 
+def test_a_whole_number_too_large_for_a_column_is_taken_as_a_time(
+    exported: Path, elsewhere: Store
+) -> None:
+    document = json.loads(exported.read_text())
+    document["trials"][0] |= {"wall_seconds": 2**63, "compile_seconds": 2**70, "median": 1}
+    exported.write_text(json.dumps(document))
+    assert elsewhere.import_file(exported).rejected == ()
+    assert {row.wall_seconds for row in elsewhere.trials()} >= {float(2**63)}
+
+
 def test_policies_are_checked_by_those_who_know_them(exported: Path, elsewhere: Store) -> None:
     report = elsewhere.import_file(
         exported, check=lambda row: "no good" if row.device == "gpu:1" else None
@@ -226,7 +236,9 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_no_entry_can_break_an_import(
     exported: Path, elsewhere: Store, data: st.DataObject

@@ -139,6 +139,19 @@ def test_a_file_with_nothing_in_it_is_replaced_by_an_empty_store(path: Path) -> 
     assert check_store(path).sound
 
 
+def test_the_log_of_a_store_that_was_cut_to_nothing_is_kept_with_it(
+    store: Store, make_trial: Trial
+) -> None:
+    store.add_trial(make_trial())
+    log = store.path.with_name("tuning.db-wal").read_bytes()
+    assert log
+    os.truncate(store.path, 0)
+    done = repair_store(store.path)
+    assert done.aside is not None
+    assert done.aside.with_name(f"{done.aside.name}-wal").read_bytes() == log
+    assert check_store(store.path).sound
+
+
 def test_another_file_is_no_source_of_rows(filled: Path, tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("mine" * 1000)

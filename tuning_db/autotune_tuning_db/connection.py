@@ -54,7 +54,7 @@ def open_for_reading(path: Path) -> Database:
     if not path.exists():
         raise store_error("missing", path)
     files.require_locks(path, create=False)
-    short = _too_short(path)
+    short = too_short(path)
     if short:
         raise store_error("corrupt", path, short)
     with _closed_on_error(_connect_readonly(path)) as db:
@@ -97,7 +97,7 @@ def look(path: Path) -> Finding:
     Raises:
         StoreError: it belongs to another program or to a newer version.
     """
-    short = _too_short(path)
+    short = too_short(path)
     if short:
         return Finding(damage=short)
     try:
@@ -109,7 +109,7 @@ def look(path: Path) -> Finding:
         raise
 
 
-def _too_short(path: Path) -> str:
+def too_short(path: Path) -> str:
     """Says so of a file below SQLite's smallest page.
 
     SQLite must not even be shown one: it would take it for empty and delete the log beside it.

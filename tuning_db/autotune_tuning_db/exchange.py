@@ -215,6 +215,9 @@ def _row(kind: type[Any], entry: Any) -> Any:
         raise ValueError("it has no problem")
     if kind in (TrialRow, CampaignRow) and not values["uid"]:
         raise ValueError("it has no uid")
+    for name in values.keys() & {*_NUMBERS, "wall_seconds"}:
+        if values[name] is not None:
+            values[name] = float(values[name])  # a whole number may be too large for a column
     if "samples" in values:
         values["samples"] = tuple(float(sample) for sample in values["samples"])
     return kind(**values, **({"id": 0} if kind is CampaignRow else {}))

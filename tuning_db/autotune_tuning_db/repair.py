@@ -88,7 +88,13 @@ def _rebuilt(path: Path) -> Repaired:
 
 @contextlib.contextmanager
 def _held(path: Path) -> Iterator[Database | None]:
-    """The damaged file, with other writers kept out where it is sound enough for that."""
+    """The damaged file, with other writers kept out where it is sound enough for that.
+
+    None where there is nothing to read in it.
+    """
+    if connection.too_short(path):
+        yield None
+        return
     try:
         db = connection.open_raw(path)
     except sqlite3.Error as error:
