@@ -71,11 +71,9 @@ class Restarting:
         """Nothing."""
 
 
-@pytest.mark.parametrize("status", [700, 716, 719])  # illegal address, misaligned address, trap
-def test_iso_1_an_illegal_access_costs_one_row_of_the_sweep(
-    at_work: Lab, tmp_path: Path, status: int
-) -> None:
+def test_iso_1_an_illegal_access_costs_one_row_of_the_sweep(at_work: Lab, tmp_path: Path) -> None:
     """A sweep over tile sizes in which one config breaks the device for all that come after it."""
+    status = 700
 
     def breaks_at_512(launched: Any, x: int, y: int, count: int) -> None:
         honest(launched, x, y, count)
@@ -106,6 +104,19 @@ def test_iso_1_an_illegal_access_costs_one_row_of_the_sweep(
     assert worker.restarts == 1
     assert result.policy is not None
     assert result.policy.winner.variant == "honest"
+
+
+@pytest.mark.parametrize("status", [715, 716, 719])  # instruction, misaligned address, trap
+def test_iso_1_other_errors_that_stay_spend_the_process_too(at_work: Lab, status: int) -> None:
+    def breaks(launched: Any, x: int, y: int, count: int) -> None:
+        honest(launched, x, y, count)
+        at_work.cupy.fail_with = status
+
+    at_work.cupy.kernels["honest"] = breaks, "PPq"
+    outcome = at_work.measure("honest")
+    assert (outcome.status, outcome.samples) == ("crashed", ())
+    assert str(status) in outcome.reason
+    assert at_work.session.spent
 
 
 @pytest.mark.parametrize(
