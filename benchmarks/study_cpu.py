@@ -53,7 +53,7 @@ def by_threads(
     """One variant of one problem at every thread count and placement."""
     problem = Problem.of(registry.operation(operation), sizes, dtype)
     swept = sweep_threads(
-        trials, problem, candidate_of_variant(problem, trials.device, name), budget=8.0
+        trials, problem, candidate_of_variant(problem, trials.device, name), budget=4.0
     )
     rows = []
     for setting, point in swept.points:

@@ -104,16 +104,9 @@ def bandwidth_cpu() -> list[str]:
         document = load(name)
         if document is not None:
             rows = [
-                (
-                    *(row["n"], number(row["ours_ms"]), f"{100 * row['bandwidth_share']:.0f}%"),
-                    *(
-                        f"{row['ratio']:.2f} ({row['ratio_low']:.2f}-{row['ratio_high']:.2f})"
-                        if "ratio_low" in row
-                        else f"{row['ratio']:.2f}",
-                    ),
-                    row["config"].get("threads"),
-                )
-                for row in document["rows"]
+                (row["n"], number(row["ours_ms"]), _share(row), _over_torch(row))
+                + (row["config"].get("threads"),)
+                for row in sorted(document["rows"], key=lambda row: row["n"])
             ]
             head = ("n", "ms", "of the read bandwidth", "over PyTorch", "threads")
             gigabytes = f"{document['read_bandwidth'] / 1e9:.1f} GB/s"
@@ -121,6 +114,19 @@ def bandwidth_cpu() -> list[str]:
             lines += [f"{cpus} CPUs, which read {gigabytes}:", "", *table(head, rows), ""]
             lines += source(document, name)
     return lines
+
+
+def _share(row: Mapping[str, Any]) -> str:
+    share = f"{100 * row['bandwidth_share']:.0f}%"
+    if "share_low" not in row:
+        return share
+    return f"{share} ({100 * row['share_low']:.0f}-{100 * row['share_high']:.0f}%)"
+
+
+def _over_torch(row: Mapping[str, Any]) -> str | None:
+    if "ratio_low" not in row:
+        return f"{row['ratio']:.2f}"
+    return ratio((row["ratio"], row["ratio_low"], row["ratio_high"]))
 
 
 def block_cpu() -> list[str]:
