@@ -104,8 +104,10 @@ def bandwidth_cpu() -> list[str]:
         document = load(name)
         if document is not None:
             rows = [
-                (row["n"], number(row["ours_ms"]), _share(row), _over_torch(row))
-                + (row["config"].get("threads"),)
+                (
+                    *(row["n"], number(row["ours_ms"]), _share(row), _over_torch(row)),
+                    row["config"].get("threads"),
+                )
                 for row in sorted(document["rows"], key=lambda row: row["n"])
             ]
             head = ("n", "ms", "of the read bandwidth", "over PyTorch", "threads")
