@@ -101,10 +101,8 @@ class NumpyArrays:
         return bool(array.flags.writeable)
 
     def overlap(self, one: Any, other: Any) -> bool:
-        """By `numpy.may_share_memory`."""
-        import numpy as np
-
-        return np.may_share_memory(one, other)
+        """Whether they have a byte in common; views of alternate columns, say, have none."""
+        return share_bytes(one, other)
 
     def copy(self, array: Any) -> Any:
         """A packed one."""
@@ -153,6 +151,30 @@ def reach_into(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
+def share_bytes(one: Any, other: Any) -> bool:
+    """Whether two NumPy arrays have a byte in common; True where that is hard to tell."""
+    import numpy as np
+
+    try:
+        return np.shares_memory(one, other, max_work=_MOST_WORK)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def stand_in(address: int, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Any:
+    """A NumPy array at the addresses of another, never to be read; strides in elements."""
+    import numpy as np
+
+    described = {
+        "data": (address, True),
+        "shape": tuple(shape),
+        "strides": tuple(itemsize * stride for stride in strides),
+        "typestr": f"|V{itemsize}",
+        "version": 3,
+    }
+    return np.asarray(type("Described", (), {"__array_interface__": described})())
+
+
 def extent(
     address: int, shape: Sequence[int], strides: Sequence[int], itemsize: int
 ) -> tuple[int, int]:
@@ -163,6 +185,9 @@ def extent(
     first = address + itemsize * sum(step for step in steps if step < 0)
     return first, address + itemsize * (sum(step for step in steps if step > 0) + 1)
 
+
+_MOST_WORK = 10_000
+"""What `numpy.shares_memory` may try; far more than views of one array take."""
 
 known: dict[type, Library] = {}
 """Libraries by the classes of arrays met so far."""

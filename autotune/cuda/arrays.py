@@ -8,7 +8,16 @@ from importlib import import_module
 from typing import Any
 
 from autotune.errors import ShapeError
-from autotune.libraries import Form, Maker, NumpyArrays, extent, made_by, reach_into
+from autotune.libraries import (
+    Form,
+    Maker,
+    NumpyArrays,
+    extent,
+    made_by,
+    reach_into,
+    share_bytes,
+    stand_in,
+)
 
 
 def pointer(array: Any) -> int:
@@ -43,6 +52,10 @@ def _extent(array: Any) -> tuple[int, int]:
     return extent(start, array.shape, strides_in_elements(array), array.itemsize)
 
 
+def _stand_in(array: Any) -> Any:
+    return stand_in(array.data.ptr, array.shape, strides_in_elements(array), array.itemsize)
+
+
 class CupyArrays(NumpyArrays):
     """CuPy's arrays, on the device that they were made on; the rest is as with NumPy's."""
 
@@ -66,7 +79,9 @@ class CupyArrays(NumpyArrays):
 
     def overlap(self, one: Any, other: Any) -> bool:
         """By their addresses on the device."""
-        return reach_into(_extent(one), _extent(other))
+        if not reach_into(_extent(one), _extent(other)):
+            return False
+        return share_bytes(_stand_in(one), _stand_in(other))
 
     def maker(self, forms: Sequence[Form], place: int | None) -> Maker:
         """From CuPy's current allocator, on the current device and stream."""

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from autotune.errors import ShapeError
-from autotune.libraries import Form, Maker, carved, extent, reach_into
+from autotune.libraries import Form, Maker, carved, extent, reach_into, share_bytes, stand_in
 
 
 class TorchTensors:
@@ -48,7 +48,9 @@ class TorchTensors:
 
     def overlap(self, one: Any, other: Any) -> bool:
         """By their addresses."""
-        return reach_into(_extent(one), _extent(other))
+        if not reach_into(_extent(one), _extent(other)):
+            return False
+        return share_bytes(_stand_in(one), _stand_in(other))
 
     def copy(self, array: Any) -> Any:
         """A packed one."""
@@ -82,6 +84,10 @@ class TorchTensors:
 
 def _extent(tensor: Any) -> tuple[int, int]:
     return extent(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.element_size())
+
+
+def _stand_in(tensor: Any) -> Any:
+    return stand_in(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.element_size())
 
 
 def as_numpy(tensor: Any) -> Any:
