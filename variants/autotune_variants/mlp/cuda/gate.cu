@@ -18,8 +18,8 @@ typedef float Real;
 #endif
 
 struct Args {
-  Data *u, *v, *grad_h;     // [rows, columns]
-  i64 rows, columns, step;  // rows of u and v are `step` apart, those of grad_h lie one after the other
+  Data *u, *v, *grad_h;  // [elements], contiguous
+  i64 elements;
 };
 
 #include "instructions.cuh"
@@ -31,60 +31,52 @@ struct __align__(16) Vector {
   Data element[kVector];
 };
 
-// A thread's neighbouring elements of a row.
-struct Part {
-  i64 uv, h;  // where they start
-  int count;  // 0 behind the end
-  bool whole;
-  __device__ __forceinline__ explicit Part(const Args& a) {
-    const i64 across = (a.columns + kVector - 1) / kVector, i = blockIdx.x * static_cast<i64>(THREADS) + threadIdx.x;
-    const i64 row = i / across, column = i % across * kVector;
-    uv = row * a.step + column, h = row * a.columns + column;
-    count = row < a.rows ? static_cast<int>(min(a.columns - column, static_cast<i64>(kVector))) : 0;
-    whole = count == kVector && a.columns % kVector == 0 && a.step % kVector == 0;
-  }
-};
+__device__ __forceinline__ i64 first_of() { return (blockIdx.x * static_cast<i64>(THREADS) + threadIdx.x) * kVector; }
 
-__device__ __forceinline__ Vector load(const Data* from, const Part& p) {
-  if (p.whole) return *reinterpret_cast<const Vector*>(from);
+__device__ __forceinline__ Vector load(const Data* from, i64 first, i64 elements) {
   Vector found = {};
-  for (int e = 0; e < p.count; ++e) found.element[e] = from[e];
+  if (first + kVector <= elements) return *reinterpret_cast<const Vector*>(from + first);
+  for (int e = 0; e < kVector; ++e) {
+    if (first + e < elements) found.element[e] = from[first + e];
+  }
   return found;
 }
 
-__device__ __forceinline__ void store(Data* to, const Part& p, const Vector& made) {
-  if (p.whole) {
-    *reinterpret_cast<Vector*>(to) = made;
+__device__ __forceinline__ void store(Data* to, i64 first, i64 elements, const Vector& made) {
+  if (first + kVector <= elements) {
+    *reinterpret_cast<Vector*>(to + first) = made;
     return;
   }
-  for (int e = 0; e < p.count; ++e) to[e] = made.element[e];
+  for (int e = 0; e < kVector; ++e) {
+    if (first + e < elements) to[first + e] = made.element[e];
+  }
 }
 
 // u becomes h = u sigmoid(u) v.
 extern "C" __global__ void __launch_bounds__(THREADS) gate(const __grid_constant__ Args a) {
-  const Part p(a);
-  if (!p.count) return;
-  Vector u = load(a.u + p.uv, p);
-  const Vector v = load(a.v + p.uv, p);
+  const i64 first = first_of();
+  if (first >= a.elements) return;
+  Vector u = load(a.u, first, a.elements);
+  const Vector v = load(a.v, first, a.elements);
 #pragma unroll
   for (int e = 0; e < kVector; ++e) {
     const Real x = wide(u.element[e]);
     u.element[e] = narrow(x * sigmoid(x) * wide(v.element[e]));
   }
-  store(a.u + p.uv, p, u);
+  store(a.u, first, a.elements, u);
 }
 
 // u and v become their gradients, grad_h becomes h.
 extern "C" __global__ void __launch_bounds__(THREADS) gate_gradients(const __grid_constant__ Args a) {
-  const Part p(a);
-  if (!p.count) return;
-  Vector u = load(a.u + p.uv, p), v = load(a.v + p.uv, p), g = load(a.grad_h + p.h, p);
+  const i64 first = first_of();
+  if (first >= a.elements) return;
+  Vector u = load(a.u, first, a.elements), v = load(a.v, first, a.elements), g = load(a.grad_h, first, a.elements);
 #pragma unroll
   for (int e = 0; e < kVector; ++e) {
     const Gated<Real> found = gated(wide(u.element[e]), wide(v.element[e]), wide(g.element[e]));
     u.element[e] = narrow(found.grad_u), v.element[e] = narrow(found.grad_v), g.element[e] = narrow(found.h);
   }
-  store(a.u + p.uv, p, u);
-  store(a.v + p.uv, p, v);
-  store(a.grad_h + p.h, p, g);
+  store(a.u, first, a.elements, u);
+  store(a.v, first, a.elements, v);
+  store(a.grad_h, first, a.elements, g);
 }

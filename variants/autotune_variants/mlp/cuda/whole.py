@@ -33,8 +33,7 @@ class _Plan:
 
     def __init__(self, problem: Any, names: Sequence[str], layouts: Mapping[str, Layout]) -> None:
         self._dtype, self._layouts, self._names = problem.dtype, layouts, list(names)
-        elements = problem.sizes["N"] * problem.sizes["F"]
-        self._hidden_shape = (1, elements, elements)
+        self._elements = problem.sizes["N"] * problem.sizes["F"]
         self._itemsize = problem.itemsize
         self._residual = bool(problem.flags.get("residual"))
         self.steps = tuple(self._gradients() if "grad_out" in names else self._forward())
@@ -82,17 +81,16 @@ class _Plan:
         """One of the kernels between the products."""
         places = [self._names.index(name) for name in arrays]
         missing = (0,) * (3 - len(places))
-        rows, columns, step = self._hidden_shape
-        vectors = rows * -(-columns * self._itemsize // _VECTOR)
+        elements, vectors = self._elements, -(-self._elements * self._itemsize // _VECTOR)
         launch = SOURCE.kernel(entry, {"STORAGE": STORAGE[self._dtype]}).launcher(
-            grid=(-(-vectors // _THREADS), 1, 1), block=(_THREADS, 1, 1), arguments="S48"
+            grid=(-(-vectors // _THREADS), 1, 1), block=(_THREADS, 1, 1), arguments="S32"
         )
-        pack = struct.Struct("<3Q3q").pack
+        pack = struct.Struct("<3Qq").pack
 
-        def step_(handle: int, addresses: Addresses) -> None:
-            launch(pack(*(addresses[place] for place in places), *missing, rows, columns, step))
+        def step(handle: int, addresses: Addresses) -> None:
+            launch(pack(*(addresses[place] for place in places), *missing, elements))
 
-        return step_
+        return step
 
 
 def run_whole(problem: Any, config: Mapping[str, Any], temporaries: tuple[str, ...]) -> Run:
