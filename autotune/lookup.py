@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 (what imports it later cannot while Python ends)
 import contextlib
 import itertools
 import sys

@@ -611,6 +611,7 @@ AT_EXIT = (
     TOY
     + """
     def last():
+        from concurrent.futures import ThreadPoolExecutor  # as what is loaded lazily may do
         print(right(8), right(9), flush=True)
 
     atexit.register(last)
