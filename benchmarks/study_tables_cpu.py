@@ -70,7 +70,12 @@ def arrangements_cpu() -> list[str]:
             cells = [over(times.get((name, n)), times["separate", n]) for n in sizes]
             rows.append((f"{name} / separate", *(f"{c:.2f}" if c else None for c in cells)))
     head = ("", *(f"N={n}" for n in sizes))
-    return [*table(head, rows), "", *source(document, "study_cpu_arrangements")]
+    text = [
+        "Forward plus backward. A CPU's counterpart of atomic additions is a copy per thread,",
+        "summed in order. The study's fused form on CPUs is the five passes; its row is single runs",
+        "on 128 threads. Below 1 the first is faster:",
+    ]
+    return [*text, "", *table(head, rows), "", *source(document, "study_cpu_arrangements")]
 
 
 def decode_cpu() -> list[str]:
@@ -94,7 +99,8 @@ def decode_cpu() -> list[str]:
         *("three passes: best, ms (threads)", "all over the best"),
         *("split: best, ms (threads)", "all over the best"),
     )
-    return [*table(head, rows), "", *source(document, "study_cpu_decode")]
+    text = ["By threads, float32, one head; the study's 535x is 128 threads over 64 at n = 1024:"]
+    return [*text, "", *table(head, rows), "", *source(document, "study_cpu_decode")]
 
 
 def bandwidth_cpu() -> list[str]:
@@ -151,7 +157,8 @@ def block_cpu() -> list[str]:
             )
         )
     head = ("N", "study: one thread, ms", "growth", "ours, ms", "growth")
-    return [*table(head, rows), "", *source(document, "study_cpu_block")]
+    text = ["Growth with N, float64; the study saw 12.45 times from N = 2048 to 4096:"]
+    return [*text, "", *table(head, rows), "", *source(document, "study_cpu_block")]
 
 
 def beside_torch(name: str, size: str) -> list[str]:

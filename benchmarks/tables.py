@@ -60,4 +60,7 @@ def over(value: float | None, other: float | None) -> float | None:
 
 def source(document: dict[str, Any], name: str) -> list[str]:
     """Below a table: where its numbers come from."""
-    return [f"Ours: {where(document)}; `benchmarks/results/{name}.json`.", ""]
+    gpu = (
+        f"{document['gpu_label']}, driver {document['driver']}; " if "gpu_label" in document else ""
+    )
+    return [f"Ours: {gpu}{where(document)}; `benchmarks/results/{name}.json`.", ""]
