@@ -72,7 +72,7 @@ def arrangements_cpu() -> list[str]:
     head = ("", *(f"N={n}" for n in sizes))
     text = [
         "Forward plus backward. A CPU's counterpart of atomic additions is a copy per thread,",
-        "summed in order. The study's fused form on CPUs is the five passes; its row is single runs",
+        "summed in order. The study's fused form on CPUs is the five passes; its row: single runs",
         "on 128 threads. Below 1 the first is faster:",
     ]
     return [*text, "", *table(head, rows), "", *source(document, "study_cpu_arrangements")]
