@@ -58,7 +58,8 @@ def spaces(document: dict[str, Any]) -> list[str]:
             for i in range(len(budgets))
         ]
         ratios = (f"{v:.3f} ({v / b:.2f})" for v, b in zip(found, best, strict=False))
-        rows.append((f"`{space}`", *ratios))
+        absent = (None,) * (len(budgets) - len(found))
+        rows.append((f"`{space}`", *ratios, *absent))
     return table(("space", *budgets), rows)
 
 
