@@ -140,11 +140,9 @@ def test_tim_3_what_others_do_meanwhile_is_a_disturbance() -> None:
     assert SPREAD_LIMIT < 1.0
 
 
-@pytest.mark.parametrize("load", [False, True])
-def test_tim_3_real_load_is_seen_and_the_measurement_marked(load: bool) -> None:
-    """A busy machine may be marked without our doing; with our load it must be."""
+def test_tim_3_real_load_is_seen_and_the_measurement_marked() -> None:
     spinning = [sys.executable, "-c", "while True: pass"]
-    count = len(local_cpu().topology.allowed) // 4 + 1 if load else 0
+    count = len(local_cpu().topology.allowed) // 4 + 1
     processes = [subprocess.Popen(spinning) for _ in range(count)]
     try:
         target = with_variants(doubling("tim_3_load"), "slow")
@@ -153,12 +151,10 @@ def test_tim_3_real_load_is_seen_and_the_measurement_marked(load: bool) -> None:
         for process in processes:
             process.kill()
             process.wait()
-    circumstances = outcome.circumstances
-    assert (outcome.status == "disturbed") == bool(circumstances.get("disturbed"))
-    if load:
-        assert outcome.status == "disturbed"
-        assert "other processes used" in outcome.reason
-        assert circumstances["foreign_load"] > 0.05
+    assert outcome.status == "disturbed"
+    assert "other processes used" in outcome.reason
+    assert outcome.circumstances["disturbed"]
+    assert outcome.circumstances["foreign_load"] > 0.05
 
 
 def test_tim_4_inputs_are_random_and_what_needs_constants_is_wrong() -> None:

@@ -89,7 +89,7 @@ def test_iso_1_an_illegal_access_costs_one_row_of_the_sweep(at_work: Lab, tmp_pa
         campaign = Campaign(
             [Problem.of(at_work.operation, (4096,))],
             device=FakeGpu(),  # type: ignore[arg-type]
-            settings=Settings(budget=60.0),
+            settings=Settings(budget=8.0),
             store=store,
             make_worker=lambda _: worker,  # type: ignore[arg-type, return-value]
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -82,9 +81,9 @@ def test_whatever_it_says_renews_its_limit_and_may_set_another(made: list[Proces
         import json, os, sys, time
         def say(**message):
             os.write(int(sys.argv[1]), json.dumps(message).encode() + b"\\n")
-        for _ in range(5):
-            time.sleep(0.4)
-            say(say="phase", phase="timing", limit=1.0)
+        for _ in range(6):
+            time.sleep(0.2)
+            say(say="phase", phase="timing", limit=0.75)
         time.sleep(60)
         """)
     )
@@ -92,8 +91,8 @@ def test_whatever_it_says_renews_its_limit_and_may_set_another(made: list[Proces
     with pytest.raises(EndedError) as ended:
         made[0].answer(20.0)
     assert (ended.value.status, ended.value.phase) == ("timeout", "timing")
-    assert ended.value.reason == "exceeded its limit of 1 s while timing"
-    assert 2.5 < time.monotonic() - started < 10.0
+    assert ended.value.reason == "exceeded its limit of 0.75 s while timing"
+    assert 1.5 < time.monotonic() - started < 10.0
 
 
 def test_nonsense_in_the_pipe_is_a_crash(made: list[Process]) -> None:
@@ -129,15 +128,12 @@ def test_the_end_reaches_what_was_started_in_groups_of_their_own(made: list[Proc
     assert alive == []
 
 
-@pytest.mark.parametrize("ending", [signal.SIGSEGV, signal.SIGKILL])
-def test_who_ends_a_race_is_known(bench: Bench, ending: signal.Signals) -> None:
+def test_who_ends_a_race_is_known(bench: Bench) -> None:
     """Its third call and those after it are in the race itself."""
-    name = f"dies_later_{ending.name}"
-    entrants = (("honest", {}), (name, {}), ("returning", {}))
-    job = RaceJob(bench.key(), entrants, mode="cold", budget=0.3, time_limit=30.0)
+    entrants = (("honest", {}), ("dies_later", {}), ("returning", {}))
+    job = RaceJob(bench.key(), entrants, mode="cold", budget=5.0, time_limit=30.0)
     outcome = bench.worker.race(job)
     assert outcome.status == "crashed"
-    assert f"killed by {ending.name}" in outcome.reason
-    assert "while racing" in outcome.reason
+    assert "killed by SIGSEGV while racing" in outcome.reason
     assert outcome.culprit == 1
     assert bench.measure("honest").status in MEASURED

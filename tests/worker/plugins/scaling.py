@@ -254,24 +254,11 @@ def only(x, y):
     y[...] = x
 
 
-def _dies_later(name, number):
-    def run(x, y):
-        CALLS[name] += 1
-        if CALLS[name] > 6:
-            os.kill(os.getpid(), number)
-        np.multiply(x, 2, out=y)
-
-    return run
-
-
-for _number in (signal.SIGSEGV, signal.SIGKILL):
-    _name = f"dies_later_{_number.name}"
-    variant(scale, _name, passes=OWNED)(_dies_later(_name, _number))
-
-
-@variant(scale, "moving", passes=OWNED)
-def moving(x, y):
-    os.chdir("/")
+@variant(scale, "dies_later", passes=OWNED)
+def dies_later(x, y):
+    CALLS["dies_later"] += 1
+    if CALLS["dies_later"] > 6:
+        os.kill(os.getpid(), signal.SIGSEGV)
     np.multiply(x, 2, out=y)
 
 
