@@ -61,13 +61,17 @@ def disk(folder: Path) -> dict[str, Any]:
 
 
 def damage(folder: Path) -> dict[str, Any]:
-    """Random bytes of a store changed, cut or doubled; then read, written to and repaired."""
+    """Random bytes of a store changed, cut or doubled; then read, written to and repaired.
+
+    Lost would be a damaged file that was overwritten; `altered` are rows whose own bytes were hit.
+    """
     runs = [json.loads(line) for line in program("damage.py", folder, ROUNDS["damage"], 1)]
     return {
         "runs": len(runs),
-        "lost": sum(run["changed"] for run in runs),
+        "lost": sum("written to" in text for run in runs for text in run["wrong"]),
         "surprises": sum(bool(run["wrong"]) for run in runs),
         "set_aside": sum(run["aside"] for run in runs),
+        "altered": sum(run["altered"] for run in runs),
         "trials_saved_of_200": round(sum(run["kept"] for run in runs) / len(runs), 1),
         "ways": Counter(run["way"] for run in runs),
     }

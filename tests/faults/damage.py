@@ -106,10 +106,11 @@ def one(whole: Path, before: dict[str, TrialRow], folder: Path, seed: int) -> di
     found = calm(lambda: check_store(path), wrong)
     calm(lambda: everything(path, False, folder / "export.json"), wrong)
     aside = [file for file in folder.glob("tuning.db.damaged-*") if file.read_bytes() == damaged]
-    if calm(lambda: check_store(path), wrong) is None and not aside:
-        pass  # of another program or a newer version, as it says: left alone
+    known = found is not None and bool(found.damage)
+    if known and not aside and path.read_bytes() != damaged:
+        wrong.append(f"written to although it is damaged: {found.damage[0]}")
     done = calm(lambda: repair_store(repaired), wrong)
-    kept, changed = 0, 0
+    kept, altered = 0, 0
     if done is not None:
         if not check_store(repaired).sound:
             wrong.append("not sound after a repair")
@@ -118,14 +119,14 @@ def one(whole: Path, before: dict[str, TrialRow], folder: Path, seed: int) -> di
         with Store(repaired) as store:
             rows = store.trials()
         kept = len(rows)
-        changed = sum(before.get(row.uid) is None for row in rows)
+        altered = sum(before.get(row.uid) is None for row in rows)  # its uid was hit
     return {
         "way": way,
         "seed": seed,
         "sound": found is not None and found.sound,
         "aside": bool(aside),
         "kept": kept,
-        "changed": changed,
+        "altered": altered,
         "wrong": wrong,
     }
 

@@ -140,7 +140,7 @@ def main(folder: Path, rounds: int, seed: int) -> None:
     choose = random.Random(seed)
     for turn in range(rounds):
         fault = list(FAULTS)[turn % len(FAULTS)]
-        start = STARTS[turn // len(FAULTS) % len(STARTS)]
+        start = STARTS[(turn + turn // len(FAULTS)) % len(STARTS)]
         place = folder / f"run{turn}"
         place.mkdir()
         print(json.dumps(one(fault, choose.randint(*FAULTS[fault]), start, place)), flush=True)

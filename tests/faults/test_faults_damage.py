@@ -10,7 +10,7 @@ from programs import FAULTS, python
 
 
 def test_random_damage_never_surprises_and_repair_saves_most(tmp_path: Path) -> None:
-    rounds = 400 if os.environ.get("AUTOTUNE_TEST_FAULTS") else 12
+    rounds = 400 if os.environ.get("AUTOTUNE_TEST_FAULTS") else 8
     done = python(FAULTS / "damage.py", tmp_path, rounds, 7)
     assert done.stderr == ""
     runs = [json.loads(line) for line in done.stdout.splitlines()]

@@ -16,7 +16,7 @@ def test_damaged_imports_policies_plans_and_keys_never_surprise(
     toy: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Some seconds; ten minutes with AUTOTUNE_TEST_FAULTS=1."""
-    seconds = 600.0 if os.environ.get("AUTOTUNE_TEST_FAULTS") else 2.0
+    seconds = 600.0 if os.environ.get("AUTOTUNE_TEST_FAULTS") else 1.0
     caplog.set_level(logging.CRITICAL)
     fuzz, started, done = Fuzz(tmp_path, seed=20261130), time.monotonic(), Counter[str]()
     while time.monotonic() - started < seconds or len(done) < 5:

@@ -25,6 +25,8 @@ _NO_SHARED_MEMORY = (
     "SQLITE_PROTOCOL",
 )
 _CHECKED_BYTES = 256 * 2**20
+_FULLY_CHECKED_BYTES = 32 * 2**20
+"""Up to here the indexes are compared with their tables as well, which takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def open_for_reading(path: Path) -> Database:
     if short:
         raise store_error("corrupt", path, short)
     with _closed_on_error(_connect_readonly(path)) as db:
-        finding = _examine(db, path, thorough=False)
+        finding = _examine(db, path, quick=None)
         if finding.damage:
             raise store_error("corrupt", path, finding.damage)
         if finding.current:
@@ -102,7 +104,9 @@ def look(path: Path) -> Finding:
         return Finding(damage=short)
     try:
         with contextlib.closing(connect(path)) as db:
-            return _examine(db, path, thorough=path.stat().st_size <= _CHECKED_BYTES)
+            size = path.stat().st_size
+            quick = None if size > _CHECKED_BYTES else size > _FULLY_CHECKED_BYTES
+            return _examine(db, path, quick=quick)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         if kind_of(error) == "corrupt":
             return Finding(damage=str(error))
@@ -123,7 +127,8 @@ def too_short(path: Path) -> str:
     return "" if size >= _SMALLEST_PAGE else f"a file of {size} bytes is not a database"
 
 
-def _examine(db: Database, path: Path, *, thorough: bool) -> Finding:
+def _examine(db: Database, path: Path, *, quick: bool | None) -> Finding:
+    """What the file says of itself; None for `quick` leaves out SQLite's own check."""
     tables = set(db.table_names())
     if not tables:
         return Finding(damage="it has no tables")
@@ -134,7 +139,7 @@ def _examine(db: Database, path: Path, *, thorough: bool) -> Finding:
         raise store_error("newer", path, f"it has {', '.join(sorted(done - known))}")
     if done == known and not tables.issuperset(migrations.TABLES):
         return Finding(damage=f"it lacks {', '.join(sorted(set(migrations.TABLES) - tables))}")
-    found = integrity(db, quick=True) if thorough else ()
+    found = () if quick is None else integrity(db, quick=quick)
     return Finding(current=done == known, damage="; ".join(found[:1]))
 
 
