@@ -87,11 +87,6 @@ def aborting(x, y):
     os.abort()
 
 
-@variant(scale, "segfault")
-def segfault(x, y):
-    ctypes.string_at(0)
-
-
 @variant(scale, "endless")
 def endless(x, y):
     while True:
