@@ -107,9 +107,10 @@ class Gate:
         if self._second is not None and verdict.passed:
             buffers, expected = self._second
             again = judge(self._run(executable, buffers), expected, buffers)
+            if buffers.gain == self.gain:
+                return _worse(verdict, again) if again.passed else again
             if not again.passed:
-                return again
-            return verdict if buffers.gain != self.gain else _worse(verdict, again)
+                return replace(again, reason=f"{again.reason}, on inputs times {buffers.gain:g}")
         return verdict
 
     def judge_again(self, outputs: Outputs, before: Verdict) -> Verdict:

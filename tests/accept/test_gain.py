@@ -59,8 +59,11 @@ def test_checking_times_nothing_and_sees_what_only_large_inputs_show() -> None:
         right = worker.check(job("numpy", gain=60.0))
         assert (right.status, right.samples, right.median) == ("ok", (), None)
         assert right.error_bound is not None
-        small = worker.check(job("clipped"))
+        small = worker.check(job("clipped", conditioned=True))
         assert small.status == "ok"
+        own = worker.check(job("clipped"))  # a problem this quick has large inputs as well
+        assert own.status == "wrong"
+        assert own.reason.endswith(", on inputs times 16")
         loud = worker.check(job("clipped", gain=60.0))
         assert loud.status == "wrong"
         assert "y is off by" in loud.reason
