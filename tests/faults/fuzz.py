@@ -184,7 +184,8 @@ class Fuzz:
         elif action == 1:
             value.append(value[place])
         elif action == 2 and isinstance(value[place], str):
-            value[place] = self.noise(value[place].encode()).decode(errors="replace")
+            content = value[place].encode(errors="surrogatepass")
+            value[place] = self.noise(content).decode(errors="replace")
         elif action == 3:
             value[place] = nested(self.choose.choice((5, 200, 900)))
         else:

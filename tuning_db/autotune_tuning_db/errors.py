@@ -58,6 +58,7 @@ _REMEDY: dict[Kind, str] = {
 
 def store_error(kind: Kind, path: Path, detail: str = "") -> StoreError:
     """The error of this kind, in one sentence."""
+    detail = " ".join(detail.split())  # SQLite may quote a piece of the file over several lines
     because = f" ({detail})" if detail else ""
     message = f"The tuning database {path} {_REMEDY[kind]}{because}."
     return StoreError(message, kind=kind, path=path, detail=detail)
