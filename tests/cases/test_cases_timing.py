@@ -32,7 +32,8 @@ from autotune.disturbance import SPREAD_LIMIT, Load, disturbances
 from autotune.eviction import EXCESS
 from autotune.model import Problem
 from autotune.registry import registry, variant
-from autotune.worker.protocol import Job, Outcome
+from autotune.worker.protocol import Job, Outcome, RaceJob
+from autotune.worker.race import race
 from autotune_tuning_db import open_store
 
 __all__ = ["clean_registry"]
@@ -185,4 +186,15 @@ def test_tim_5_a_time_that_no_machine_reaches_is_no_time() -> None:
     target = with_variants(doubling("tim_5_declared", flops="N * 1000000000000"), "honest")
     outcome = measured(target, "honest")
     assert outcome.status == "failed"
+    assert "faster than the physical limit" in outcome.reason
+
+
+def test_tim_5_nor_is_it_in_a_race() -> None:
+    target = with_variants(
+        doubling("tim_5_raced", flops="N * 1000000000000"), "honest", "compiles_first"
+    )
+    key = Problem.of(target, (SIZE,)).key.text
+    entrants = (("honest", {}), ("compiles_first", {}))
+    outcome = race(session(), RaceJob(key, entrants, mode="hot", min_rounds=3, budget=0.1))
+    assert (outcome.status, outcome.culprit, outcome.samples) == ("failed", 0, ())
     assert "faster than the physical limit" in outcome.reason
