@@ -143,3 +143,16 @@ def test_a_store_that_went_through_a_text_dump_is_the_same(
         assert again.policies() == original.policies()
         assert {row.toolchain["numba"] for row in again.trials()} == {"0.99"}
         again.put_policy(make_policy())
+
+
+def test_a_damaged_schema_is_one_sentence(store: Store) -> None:
+    """SQLite quotes the statement that it cannot read, line breaks and all."""
+    store.close()
+    content = store.path.read_bytes()
+    spoiled = content.replace(b'"source" TEXT NOT NULL\n)', b'Xsource" TEXT NOT NULL\n)', 1)
+    assert spoiled != content
+    store.path.write_bytes(spoiled)
+    with pytest.raises(StoreError) as caught:
+        Store(store.path, readonly=True)
+    assert caught.value.kind == "corrupt"
+    assert "\n" not in str(caught.value)
