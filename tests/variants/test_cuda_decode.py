@@ -159,7 +159,7 @@ def test_copies_under_way_fit_and_are_of_whole_units(name: str) -> None:
     variant = registry.variant("decode", name)
     for gpu in GPUS:
         for config in configs(variant, problem((1, 8, 8, 4096, 128), "float64"), gpu):
-            tiles = 2 * 8 * 128 * 8 * config["warps"] * config["stages"]
+            tiles = 2 * 8 * 128 * 8 * int(config["warps"]) * int(config["stages"])
             assert tiles <= gpu.limits["shared_per_block"]
         odd = configs(variant, problem((1, 8, 8, 4096, 60), "bfloat16"), gpu)
         assert {config["stages"] for config in odd} <= {0}
