@@ -12,6 +12,7 @@ from typing import Any
 from tables import between, load, table, where
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "search.md"
+THIRD = "within_2_percent_after_a_third"
 NAMES = {
     "ours": "ours",
     "ours_transfer": "ours, started from two other devices",
@@ -66,13 +67,9 @@ def spaces(document: dict[str, Any]) -> list[str]:
 def own(document: dict[str, Any]) -> list[str]:
     """Our conditional spaces."""
     (row,) = document["rows"]
-    third = row["within_2_percent_after_a_third"]
+    third = {s: f"{hits} of {runs}" for s, (hits, runs) in row[THIRD].items()}
     rows = [
-        (
-            f"`{space}`",
-            *(f"{value:.3f}" for value in found),
-            f"{third[space]} of {row['seeds']['25']}",
-        )
+        (f"`{space}`", *(f"{value:.3f}" for value in found), third[space])
         for space, found in row["spaces"].items()
     ]
     head = ("space", *row["score"], "within 2% after a third")
