@@ -55,8 +55,9 @@ def _open_compilers() -> None:
     """Locks of numba and LLVM that another thread of the parent held while it compiled."""
     numba: Any = sys.modules.get("numba.core.compiler_lock")
     llvm: Any = sys.modules.get("llvmlite.binding.ffi")
-    holders = [getattr(numba, "global_compiler_lock", None), getattr(llvm, "lib", None)]
-    for holder in (holders[0], getattr(holders[1], "_lock", None)):
+    holders: list[Any] = [getattr(numba, "global_compiler_lock", None)]
+    holders.append(getattr(getattr(llvm, "lib", None), "_lock", None))
+    for holder in holders:
         lock = getattr(holder, "_lock", None)
         if lock is not None and not lock._is_owned():
             holder._lock = threading.RLock()
