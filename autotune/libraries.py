@@ -186,7 +186,7 @@ def extent(
     return first, address + itemsize * (sum(step for step in steps if step > 0) + 1)
 
 
-_MOST_WORK = 10_000
+_MOST_WORK: Any = 10_000
 """What `numpy.shares_memory` may try; far more than views of one array take."""
 
 known: dict[type, Library] = {}
