@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-Multiply = Callable[[Array, Array, Array], None]
+Multiply = Callable[[Array, Array, Array], object]
 
 
 class Products(NamedTuple):
