@@ -273,7 +273,7 @@ def test_cuda_in_a_forked_child_is_one_sentence_and_no_variants_fault(
     forget()
 
 
-def test_capture_by_torch_keeps_tuning_away_too(
+def test_dsp_5_capture_by_torch_keeps_tuning_away_too(
     at_work: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from autotune import on_miss

@@ -222,7 +222,7 @@ def captured(gpu: Any, work: Callable[[], Any]) -> tuple[Any, Any]:
     return result, graph
 
 
-def test_a_first_call_during_capture_is_refused_and_leaves_it_intact(gpu: Any) -> None:
+def test_dsp_5_a_first_call_during_capture_is_refused_and_leaves_it_intact(gpu: Any) -> None:
     arrays = [gpu.asarray(each) for each in values()]
     with pytest.raises(CapturingError, match=r"cuda_sum.*call it once before the capture"):
         captured(gpu, lambda: dispatch(gpu_sum, *arrays)(*arrays))
@@ -249,7 +249,7 @@ def test_a_first_call_during_torchs_capture_is_refused(gpu: Any, torch: Any) -> 
     np.testing.assert_allclose(total._array, 2 * (tensors[0]._array + tensors[1]._array))
 
 
-def test_nothing_is_tuned_during_capture(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dsp_5_nothing_is_tuned_during_capture(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tuned: list[Any] = []
     monkeypatch.setattr("autotune.tune", lambda *given, **_: tuned.append(given))
     arrays = [gpu.asarray(each) for each in values()]
