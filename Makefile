@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 GPU_EXTRA = $(shell $(PYTHON) -m autotune.device 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install tune test test-gpu test-compile lint format clean
+.PHONY: help install tune test test-faults test-gpu test-compile lint format clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -31,11 +31,19 @@ install: $(VENV)/.installed  ## make .venv and install there
 tune: install  ## tune this machine (about 5 minutes) and show what won
 	$(BIN)/autotune tune
 
+# Tests of the kernels are arithmetic in one process; they run beside the others, which mostly wait.
+ARITHMETIC := tests/variants tests/emulation
+
 test: $(VENV)/.installed-dev  ## lint, type-check and test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q $(ARITHMETIC) > $(VENV)/arithmetic.log 2>&1 & beside=$$!; \
+	$(BIN)/python -m pytest -q $(ARITHMETIC:%=--ignore=%); others=$$?; \
+	wait $$beside; arithmetic=$$?; cat $(VENV)/arithmetic.log; exit $$((others || arithmetic))
+
+test-faults: $(VENV)/.installed-dev  ## kills, full disks and damaged files by the hundred (an hour)
+	$(BIN)/python benchmarks/faults.py
 
 test-gpu: $(VENV)/.installed-dev  ## test the kernels on this machine's GPU
 	$(BIN)/python -m pytest -q tests/gpu -rs

@@ -10,7 +10,7 @@ from autotune import AutotuneError, decode, dispatch, tune
 
 def main() -> None:
     shape = (1, 8, 4096, 64)  # B, H, N, D
-    tune(decode, shape, dtype="float32", budget="8s")
+    tune(decode, shape, dtype="float32", budget="4s")
     for wish in (
         {},
         {"deterministic": True},

@@ -95,7 +95,8 @@ def test_num_1_not_a_number_is_equal_to_nothing() -> None:
 
 
 def test_num_2_lengths_that_no_block_divides() -> None:
-    for n in (7, 8, 15, 17, 63, 65, 100, 127, 129, 1000):
+    """More lengths, on every dtype and layout, are in variants/test_contract.py."""
+    for n in (7, 17, 65, 129, 1000):
         gate_all({"B": 1, "H": 1, "N": n, "D": 16})
 
 
