@@ -31,8 +31,8 @@ install: $(VENV)/.installed  ## make .venv and install there
 tune: install  ## tune this machine (about 5 minutes) and show what won
 	$(BIN)/autotune tune
 
-# Tests of the kernels are arithmetic in one process; they run beside the others, which mostly wait.
-ARITHMETIC := tests/variants tests/emulation
+# Tests of kernels, models and the search are arithmetic in one process; they run beside the others, which often wait.
+ARITHMETIC := $(addprefix tests/,variants emulation search replay native policies model predict)
 
 test: $(VENV)/.installed-dev  ## lint, type-check and test
 	$(BIN)/ruff check .
