@@ -48,8 +48,8 @@ test-faults: $(VENV)/.installed-dev  ## kills, full disks and damaged files by t
 test-gpu: $(VENV)/.installed-dev  ## test the kernels on this machine's GPU
 	$(BIN)/python -m pytest -q tests/gpu -rs
 
-test-compile: $(VENV)/.installed-dev  ## compile every CUDA variant for every architecture (minutes, no GPU)
-	AUTOTUNE_TEST_COMPILE=1 $(BIN)/python -m pytest -q tests/variants/test_cuda*compile.py -rs
+test-compile: $(VENV)/.installed-dev  ## every variant in both dtypes, every CUDA kernel for every architecture
+	AUTOTUNE_TEST_COMPILE=1 $(BIN)/python -m pytest -q tests/variants tests/emulation -rs
 
 lint: $(VENV)/.installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .
