@@ -15,13 +15,12 @@ import argparse
 from typing import Any
 
 import torch
-from common import median_interval, ratio_interval, write
-from gpu_clock import PER_GRAPH, Clock, Run, captured
+from common import median_interval, ratio_interval
+from gpu_clock import PER_GRAPH, Clock, Run, captured, keep
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import autotune
 from autotune import dispatch, tune
-from autotune.device import find_device
 
 SMALL = 1024
 LONG = 4
@@ -117,7 +116,6 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=16384, help="largest N")
     parser.add_argument("--name", default="attention_gpu")
     options = parser.parse_args()
-    gpu = find_device("cuda")
     clock, rows = Clock(), []
     for dtype in options.dtype:
         shapes = STUDY + (MANY_HEADS if dtype in ("bfloat16", "float16") else [])
@@ -126,15 +124,7 @@ def main() -> None:
                 continue
             for mode in ("cold", "graph") if shape[2] <= SMALL else ("cold",):
                 rows.append(compare(clock, dtype, shape, mode, options))
-                write(
-                    options.name,
-                    rows,
-                    packages=("torch", "cupy"),
-                    gpu=gpu.identity,
-                    gpu_label=gpu.label,
-                    driver=gpu.facts.get("driver"),
-                    torch_cuda=torch.version.cuda,
-                )
+                keep(options.name, rows)
 
 
 if __name__ == "__main__":

@@ -13,14 +13,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import numpy as np
 import torch
-from common import interleaved, write
-from torch_models import block, check, times, training
+from common import write
+from torch_models import block
+from training_cpu import compare
 
 import autotune
-from autotune import dispatch, tune
-from autotune.model import Problem
+from autotune import tune
 
 B, D, F = 2, 64, 256
 
@@ -43,33 +42,14 @@ def tune_parts(tokens: int, dtype: str, options: argparse.Namespace) -> None:
         tune(operation, dims=dims, **settings, **flags)
 
 
-def compare(tokens: int, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
+def measure(tokens: int, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
     """Tune one block with its parts, and time both sides."""
     operation, dims = autotune.transformer_block_train, {"B": B, "N": tokens, "D": D, "F": F}
     if options.tune == "all":
         tune_parts(tokens, dtype, options)
     if options.tune != "none":
         tune(operation, dims=dims, dtype=dtype, mode=options.mode, budget=options.budget)
-    kernel = dispatch(operation, dims=dims, dtype=dtype, mode=options.mode, strict=True)
-    problem = Problem.of(operation, dims, dtype)
-    arrays = [a.astype(dtype) for a in operation.sample(problem, np.random.default_rng(0))]
-    calls = training(block, arrays, compiled=options.compiled)
-    for theirs in calls.values():
-        check(kernel(*arrays), theirs(), dtype)
-    samples = interleaved(
-        {"ours": lambda: kernel(*arrays), **calls},
-        rounds=151,
-        settle=0.04,
-        seconds=options.seconds,
-    )
-    row = {
-        **{"N": tokens, "dtype": dtype, **times(samples)},
-        **{"variant": kernel.variant, "config": dict(kernel.config)},
-    }
-    ms = ", ".join(f"{name} {median:.3f}" for name, (median, *_) in row["ms"].items())
-    ratio = "{:.2f} ({:.2f}-{:.2f})".format(*row["ratio"])
-    print(f"{tokens:6d} {dtype}  ms: {ms}  ratio {ratio}  {kernel.variant} [{kernel.config}]")
-    return row
+    return compare(operation, block, dims, "N", dtype, options)
 
 
 def main() -> None:
@@ -87,7 +67,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for dtype in options.dtypes:
         for tokens in options.tokens:
-            rows.append(compare(tokens, dtype, options))
+            rows.append(measure(tokens, dtype, options))
             write(options.name, rows, packages=("torch",), torch_threads=torch.get_num_threads())
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from gpu_clock import Clock
+from gpu_clock import Clock, keep
 from torch_models import block
-from training_gpu import arguments, beside, keep
+from training_gpu import arguments, beside
 
 import autotune
 from autotune import tune

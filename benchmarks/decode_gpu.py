@@ -14,13 +14,12 @@ import argparse
 from typing import Any
 
 import torch
-from common import median_interval, ratio_interval, write
-from gpu_clock import PER_GRAPH, Clock, Run, captured
+from common import median_interval, ratio_interval
+from gpu_clock import PER_GRAPH, Clock, Run, captured, keep
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import autotune
 from autotune import dispatch, tune
-from autotune.device import find_device
 
 LENGTHS = (1024, 4096, 16384, 65536, 262_144, 1_048_576)
 HEADS = ((1, 1, 1, 64), (1, 32, 8, 128), (16, 32, 8, 128))
@@ -106,7 +105,6 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     parser.add_argument("--name", default="decode_gpu")
     options = parser.parse_args()
-    gpu = find_device("cuda")
     clock, rows = Clock(), []
     for dtype in options.dtype:
         width = getattr(torch, dtype).itemsize
@@ -119,15 +117,7 @@ def main() -> None:
                 for mode in ("cold", "graph") if moved < SMALL_BYTES else ("cold",):
                     rows.append(compare(clock, dtype, dims, mode, options))
                     torch.cuda.empty_cache()
-                    write(
-                        options.name,
-                        rows,
-                        packages=("torch", "cupy"),
-                        gpu=gpu.identity,
-                        gpu_label=gpu.label,
-                        driver=gpu.facts.get("driver"),
-                        torch_cuda=torch.version.cuda,
-                    )
+                    keep(options.name, rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Device time beside PyTorch: runs interleaved by events on a cold L2, or replayed as graphs."""
+"""Device time beside PyTorch: runs interleaved by events on a cold L2, or replayed as graphs.
+
+And the results file of what was measured so, with the GPU that it was."""
 
 from __future__ import annotations
 
@@ -7,6 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from common import write
+
+from autotune.device import find_device
 
 FLUSH_BYTES = 256 << 20
 PER_GRAPH = 10
@@ -65,3 +70,17 @@ def captured(run: Run) -> Run:
         for _ in range(PER_GRAPH):
             run()
     return graph.replay
+
+
+def keep(name: str, rows: list[dict[str, Any]]) -> None:
+    """Write the rows so far."""
+    gpu = find_device("cuda")
+    write(
+        name,
+        rows,
+        packages=("torch", "cupy"),
+        gpu=gpu.identity,
+        gpu_label=gpu.label,
+        driver=gpu.facts.get("driver"),
+        torch_cuda=torch.version.cuda,
+    )

@@ -12,43 +12,23 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import numpy as np
 import torch
-from common import interleaved, write
-from torch_models import check, norm_mlp, times, training
+from common import write
+from torch_models import norm_mlp
+from training_cpu import compare
 
 import autotune
-from autotune import dispatch, tune
-from autotune.model import Problem
+from autotune import tune
 
 D, F = 64, 256
 
 
-def compare(tokens: int, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
+def measure(tokens: int, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
     """Tune one problem and time both sides."""
     operation, dims = autotune.norm_mlp_train, {"N": tokens, "D": D, "F": F}
     if options.tune:
         tune(operation, dims=dims, dtype=dtype, mode=options.mode, budget=options.budget)
-    kernel = dispatch(operation, dims=dims, dtype=dtype, mode=options.mode, strict=True)
-    problem = Problem.of(operation, dims, dtype)
-    arrays = [a.astype(dtype) for a in operation.sample(problem, np.random.default_rng(0))]
-    calls = training(norm_mlp, arrays, compiled=options.compiled)
-    for theirs in calls.values():
-        check(kernel(*arrays), theirs(), dtype)
-    samples = interleaved(
-        {"ours": lambda: kernel(*arrays), **calls},
-        rounds=151,
-        settle=0.04,
-        seconds=options.seconds,
-    )
-    row = {
-        **{"tokens": tokens, "dtype": dtype, **times(samples)},
-        **{"variant": kernel.variant, "config": dict(kernel.config)},
-    }
-    ms = ", ".join(f"{name} {median:.3f}" for name, (median, *_) in row["ms"].items())
-    ratio = "{:.2f} ({:.2f}-{:.2f})".format(*row["ratio"])
-    print(f"{tokens:6d} {dtype}  ms: {ms}  ratio {ratio}  {kernel.variant} [{kernel.config}]")
-    return row
+    return compare(operation, norm_mlp, dims, "tokens", dtype, options)
 
 
 def main() -> None:
@@ -65,7 +45,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for dtype in options.dtypes:
         for tokens in options.tokens:
-            rows.append(compare(tokens, dtype, options))
+            rows.append(measure(tokens, dtype, options))
             write(options.name, rows, packages=("torch",), torch_threads=torch.get_num_threads())
 
 

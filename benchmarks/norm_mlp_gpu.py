@@ -9,9 +9,9 @@ CUDA graph. Needs torch (the benchmark only). Without --tune the policies at han
 from __future__ import annotations
 
 import torch
-from gpu_clock import Clock
+from gpu_clock import Clock, keep
 from torch_models import norm_mlp
-from training_gpu import arguments, beside, keep
+from training_gpu import arguments, beside
 
 import autotune
 from autotune import tune

@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from common import write
 from gpu_clock import PER_GRAPH, Clock, Run, captured
 from torch_models import times
 
 from autotune import dispatch
-from autotune.device import find_device
 from autotune.model import Operation, Problem
 
 BOUND = {"float64": 1e-9, "float32": 1e-3, "bfloat16": 6e-2, "float16": 1e-2}
@@ -104,17 +102,3 @@ def beside(
         flush=True,
     )
     return row
-
-
-def keep(name: str, rows: list[dict[str, Any]]) -> None:
-    """Write the rows so far."""
-    gpu = find_device("cuda")
-    write(
-        name,
-        rows,
-        packages=("torch", "cupy"),
-        gpu=gpu.identity,
-        gpu_label=gpu.label,
-        driver=gpu.facts.get("driver"),
-        torch_cuda=torch.version.cuda,
-    )
