@@ -150,13 +150,13 @@ class Process:
         """The next message; EndedError as for `answer`."""
         patience = Patience(limit)
         while b"\n" not in self.unread:
-            if os.fstat(self.log.fileno()).st_size > LOG_LIMIT_BYTES:
-                raise self._ended("failed", f"printed more than {LOG_LIMIT_BYTES >> 20} MiB")
-            if _readable(self.incoming):
+            if _readable(self.incoming):  # first, since it tells the phase that is to blame
                 received = os.read(self.incoming, 1 << 16)
                 if not received:
                     raise self._ended("crashed", self._how_it_ended())
                 self.unread += received
+            elif os.fstat(self.log.fileno()).st_size > LOG_LIMIT_BYTES:
+                raise self._ended("failed", f"printed more than {LOG_LIMIT_BYTES >> 20} MiB")
             elif patience.over():
                 raise self._ended("timeout", f"exceeded its limit of {limit:g} s")
         line, _, self.unread = self.unread.partition(b"\n")
