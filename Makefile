@@ -32,7 +32,7 @@ tune: install  ## tune this machine (about 5 minutes) and show what won
 	$(BIN)/autotune tune
 
 # Tests of kernels, models and the search are arithmetic in one process; they run beside the others, which often wait.
-ARITHMETIC := $(addprefix tests/,variants emulation search replay native policies model predict cuda test_examples.py)
+ARITHMETIC := $(addprefix tests/,variants emulation search replay native policies model predict test_examples.py)
 
 test: $(VENV)/.installed-dev  ## lint, type-check and test
 	$(BIN)/ruff check .
