@@ -1,5 +1,7 @@
 // What decode's instructions.cuh has in PTX, by what its manual says that lanes hold.
 #pragma once
+#include "copies.cuh"
+#include "dependent.cuh"
 #if STORAGE == 1
 inline Real power(Real x) { return exp2f(x); }
 inline void narrow(Data* to, Real x) { *to = static_cast<Data>(to_bfloat16(x)); }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from autotune.plugins import load_plugins
 from autotune.registry import registry
 
 _SHARED = "extern __shared__ __align__(16) unsigned char shared[];"
+_INCLUDE = re.compile(r'#include "(?:[^"/]+/)+')  # of another folder: all files are put in one
 HERE = Path(__file__).parent
 _DRIVER = """#include "warp.h"
 #include "{source}"
@@ -69,8 +71,8 @@ def compiler() -> str:
     return found
 
 
-def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, instructions: str) -> None:
-    """Have launchers run on the host; `instructions` is what stands for the PTX of the sources."""
+def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, instructions: str | None = None) -> None:
+    """Have launchers run on the host; `instructions` stands for a family's own PTX."""
 
     def launcher(
         self: CudaFunction,
@@ -94,7 +96,7 @@ def emulate(monkeypatch: pytest.MonkeyPatch, folder: Path, instructions: str) ->
     monkeypatch.setattr(CudaFunction, "launcher", launcher)
 
 
-def _built(function: CudaFunction, folder: Path, instructions: str) -> ctypes.CDLL:
+def _built(function: CudaFunction, folder: Path, instructions: str | None) -> ctypes.CDLL:
     """The kernel as a library: its files beside the emulated warp, what is PTX replaced."""
     own = folder / f"{function.entry}-{abs(hash(function.macros))}"
     if own.exists():
@@ -102,9 +104,12 @@ def _built(function: CudaFunction, folder: Path, instructions: str) -> ctypes.CD
     own.mkdir()
     for file in function.source.files():
         text = file.read_text().replace(_SHARED, "unsigned char* shared = block->shared;")
+        text = _INCLUDE.sub('#include "', text)
         (own / file.name).write_text(text.replace("__shared__", "static"))
-    shutil.copy(HERE / "warp.h", own)
-    shutil.copy(HERE / instructions, own / "instructions.cuh")
+    for stand_in in (HERE / "warp.h", *(HERE / "host").iterdir()):
+        shutil.copy(stand_in, own)
+    if instructions is not None:
+        shutil.copy(HERE / instructions, own / "instructions.cuh")
     names = {"source": function.source.path.name, "entry": function.entry}
     (own / "driver.cpp").write_text(_DRIVER.format(**names))
     macros = [f"-D{name}={_spelled(value)}" for name, value in function.macros]

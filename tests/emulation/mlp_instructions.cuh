@@ -1,15 +1,6 @@
 // What the MLP's instructions.cuh has in PTX, by what its manual says that lanes hold.
 #pragma once
-#if STORAGE == 1
-inline Real wide(Data x) { return from_bfloat16(x); }
-inline Data narrow(Real x) { return static_cast<Data>(to_bfloat16(x)); }
-#elif STORAGE == 2
-inline Real wide(Data x) { return static_cast<Real>(bits_as<_Float16>(x)); }
-inline Data narrow(Real x) { return bits_as<Data>(static_cast<_Float16>(x)); }
-#else
-inline Real wide(Data x) { return x; }
-inline Data narrow(Real x) { return x; }
-#endif
+#include "copies.cuh"
 
 template <int Bytes>
 void copy_async(void* to, const void* from, bool inside) {

@@ -44,7 +44,7 @@ def referenced(
 @pytest.fixture(autouse=True)
 def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     compiler()
-    emulate(monkeypatch, tmp_path, "norm_instructions.cuh")
+    emulate(monkeypatch, tmp_path)
     few_blocks(monkeypatch)
     host_blas(monkeypatch)
     monkeypatch.setattr("autotune_variants.block.parts.dispatch", referenced)

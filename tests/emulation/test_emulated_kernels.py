@@ -14,8 +14,8 @@ ERRORS = {"float64": 5e-14, "float32": 1e-6, "bfloat16": 1e-2}
 @pytest.fixture(autouse=True)
 def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: Any) -> None:
     compiler()
-    family = "decode" if "decode" in request.node.name else "norm"
-    emulate(monkeypatch, tmp_path, f"{family}_instructions.cuh")
+    decode = "decode" in request.node.name
+    emulate(monkeypatch, tmp_path, "decode_instructions.cuh" if decode else None)
 
 
 @pytest.mark.parametrize(

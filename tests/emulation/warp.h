@@ -97,28 +97,6 @@ inline bool __any_sync(unsigned, bool value) {
 inline void __syncthreads() { block->threads.arrive_and_wait(); }
 inline void __syncwarp() { own_warp().lanes.arrive_and_wait(); }
 
-// Asynchronous copies, in the groups of a thread.
-struct Copy {
-  void* to;
-  const void* from;
-  int bytes;
-};
-inline thread_local std::deque<std::vector<Copy>> groups(1);
-inline void copy_unit(void* to, const void* from, bool exists) { groups.back().push_back({to, exists ? from : nullptr, 16}); }
-inline void commit_copies() { groups.emplace_back(); }
-template <int Groups>
-void wait_copies() {
-  for (; groups.size() > Groups + 1; groups.pop_front()) {
-    for (const Copy& each : groups.front()) {
-      if (each.from) std::memcpy(each.to, each.from, each.bytes);
-      else std::memset(each.to, 0, each.bytes);
-    }
-  }
-}
-
-inline void let_next_start() {}
-inline void wait_for_previous() {}
-
 // What the blocks of a cluster send each other; those that wait for bytes that never come find nothing but NaN.
 inline thread_local std::optional<std::barrier<>::arrival_token> opened;
 inline void open_inbox(unsigned long long* barrier, int bytes) {

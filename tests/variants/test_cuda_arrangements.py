@@ -65,7 +65,7 @@ def test_16_bit_atomics_go_into_wider_sums(dtype: str) -> None:
         ("cuda_v3", 5, 2, 0),
         ("cuda_v4", 5, 2, 0),
         ("cuda_arranged_recomputed", 2, 0, 256 * 2 * 4 * 512 * 8 + 2 * 2 * 512 * 8),
-        ("cuda_arranged_copies", 3, 0, 2 * 32 * (2 * 512 * 64 * 8 + 2 * 4 * 512 * 8)),
+        ("cuda_arranged_copies", 3, 0, 2 * 128 * (2 * 512 * 64 * 8 + 2 * 4 * 512 * 8)),
     ],
 )
 def test_launches_and_workspace(name: str, launches: int, matrices: int, more: int) -> None:

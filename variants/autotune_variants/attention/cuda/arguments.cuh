@@ -1,5 +1,7 @@
 // What every tiled kernel takes. Pointers and scale come first: they change from call to call, the rest hardly ever.
 #pragma once
+#include "../../cuda/copies.cuh"
+#include "../../cuda/dependent.cuh"
 
 typedef long long i64;
 
@@ -40,22 +42,6 @@ __device__ __forceinline__ double exponent_factor(double scale, double) { return
 
 __device__ __forceinline__ unsigned shared_address(const void* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
-
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;"); }
-__device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
-
-// Programmatic dependent launch. What follows in the stream may start once every block has come here; what was launched
-// so waits for all that the kernel ahead writes. For a kernel that was launched plainly neither does anything.
-__device__ __forceinline__ void let_next_start() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-__device__ __forceinline__ void wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
 }
 
 // `bytes` of 16 are read, the rest becomes zero; with 0 bytes the address is never touched.

@@ -23,22 +23,25 @@ _ROW_TILES = {"B": 1, "Hkv": 1, "H": "max(Hkv, 1)", "Nq": "rows"}
 _OWN_COLUMNS = {"B": 1, "Hkv": 1, "Nk": "columns"}
 _SHARED_COLUMNS = {"B": 1, "H": "max(H // max(Hkv, 1), 1)", "Nk": "columns"}
 _SPLITS = {"B": 1, "H": 1, "Nq": "max(ceil_div(Nq, splits), 1)"}
+_COPY_SWEEPS = "ceil_div(Nq, rows*splits)"  # every tile of rows adds to all of its split's copy
 
 _QK, _PV = "2*B*H*Nq*Nk*D", "2*B*H*Nq*Nk*Dv"
 _SWEEPS_V = "Dv if sweep == 'features' else 1"
 _SWEEPS_K = "D if sweep == 'features' else 1"
 _GS = Step.SCORE_GRADIENTS
 
-Reads = tuple[str, ...]
+Reads = tuple[str, ...] | Mapping[str, Any]
 Writes = Mapping[str, Any]
 
 
 def _rows(name: str, steps: Step, reads: Reads, writes: Writes, flops: str) -> Stage:
     """Parallel over tiles of query rows; with scratch, by no more than `blocks` blocks."""
     parallel, blocks = _ROW_TILES, SCRATCH_BLOCKS if "scratch" in writes else _TILES
+    sequential = {"Nk": "block"}
     if steps & Step.OWN_COPIES:
         parallel, blocks = _SPLITS, SPLIT_BLOCKS
-    declared = Pass(name, parallel, {"Nk": "block"}, reads, writes, flops)
+        sequential = {"Nq": "rows", "Nk": "block"}
+    declared = Pass(name, parallel, sequential, reads, writes, flops)
     return Stage(declared, ROWS, name, steps, blocks)
 
 
@@ -168,14 +171,17 @@ GRAD_K_AND_V = _columns(
 COPIED = _rows(
     "gradients_copied",
     Step.SOFTMAX | _GS | Step.GRAD_Q | Step.GRAD_K | Step.GRAD_V | Step.OWN_COPIES,
-    ("q", "k", "v", "grad_out"),
+    {
+        **dict.fromkeys(("q", "k", "v", "grad_out"), 1),
+        **dict.fromkeys(("parts_k", "parts_v"), _COPY_SWEEPS),
+    },
     {"scratch": "owned", "grad_q": "owned", "parts_k": "reduction", "parts_v": "reduction"},
     f"3*{_QK} + 2*{_PV}",
 )
 EVERYTHING_COPIED = _rows(
     "everything_copied",
     Step.OUTPUT | COPIED.steps,
-    ("q", "k", "v", "grad_out"),
+    COPIED.declared.reads,
     {**COPIED.declared.writes, "out": "owned"},
     f"3*{_QK} + 3*{_PV}",
 )

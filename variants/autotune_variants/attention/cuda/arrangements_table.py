@@ -105,7 +105,7 @@ def tunables(sequence: tuple[Stage, ...], study: bool) -> tuple[Tunable, ...]:
         found.append(one if study else PowerOfTwo("columns", 1, 16, default=4))
         found.append(Choice("sweep", ("features",) if study else ("on_chip",)))
     if copies:
-        found.append(PowerOfTwo("splits", 1, 128, default=32))
+        found.append(PowerOfTwo("splits", 1, 128, default=128))
     elif any("scratch" in stage.declared.writes for stage in rows):
         found.append(PowerOfTwo("blocks", 128, 4096, default=1024))
     return tuple(found)

@@ -41,12 +41,16 @@ struct Sum;
 template <>
 struct Sum<float> {
   float c[4];
+  // Eight products are summed apart: chains of additions stay short, which tells where scores are large.
   __device__ __forceinline__ void add(const RowPair& a, const RowPair& b) {
+    float sum[4] = {a.first[0] * b.first[0], a.first[0] * b.second[0], a.second[0] * b.first[0], a.second[0] * b.second[0]};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      c[0] = fmaf(a.first[i], b.first[i], c[0]), c[1] = fmaf(a.first[i], b.second[i], c[1]);
-      c[2] = fmaf(a.second[i], b.first[i], c[2]), c[3] = fmaf(a.second[i], b.second[i], c[3]);
+    for (int i = 1; i < 8; ++i) {
+      sum[0] = fmaf(a.first[i], b.first[i], sum[0]), sum[1] = fmaf(a.first[i], b.second[i], sum[1]);
+      sum[2] = fmaf(a.second[i], b.first[i], sum[2]), sum[3] = fmaf(a.second[i], b.second[i], sum[3]);
     }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) c[i] += sum[i];
   }
   __device__ __forceinline__ float value(int i) const { return c[i]; }
 };

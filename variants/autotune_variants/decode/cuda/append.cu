@@ -1,16 +1,7 @@
 // kv_append: one row of keys and values of every head, into the cache where it lies.
-#ifndef BYTES
-#define BYTES 4  // of an element
-#endif
+#include "../../cuda/elements.cuh"
 
 typedef long long i64;
-#if BYTES == 8
-typedef double Data;
-#elif BYTES == 4
-typedef float Data;
-#else
-typedef unsigned short Data;
-#endif
 
 struct Strides {
   i64 b, h, n, d;  // in elements

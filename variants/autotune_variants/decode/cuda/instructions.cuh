@@ -1,5 +1,7 @@
 // What is written in PTX or left to the compiler's own functions; everything else is plain C++.
 #pragma once
+#include "../../cuda/copies.cuh"
+#include "../../cuda/dependent.cuh"
 
 #if STORAGE == 0
 __device__ __forceinline__ Real power(Real x) { return exp2(x); }
@@ -57,25 +59,6 @@ __device__ __forceinline__ void multiply(double (&c)[2], double a, double b) {
 __device__ __forceinline__ void copy_unit(void* to, const void* from, bool exists) {
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(exists ? 16 : 0) : "memory");
-}
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most `Groups` of this thread's groups of copies are under way.
-template <int Groups>
-__device__ __forceinline__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
-}
-
-// Programmatic dependent launch: what follows in the stream may start once every block has come here; what was launched so
-// waits for all that the kernel ahead writes. For a kernel that was launched plainly neither does anything.
-__device__ __forceinline__ void let_next_start() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-__device__ __forceinline__ void wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
 }
 
 #if CLUSTER > 1

@@ -200,12 +200,12 @@ def cuda_cluster(problem: Any, config: Mapping[str, Any]) -> Run:
         Intermediate("parts", ("B", "Hkv", "splits", _GROUP, "D"), "accumulator"),
         Intermediate("stats", ("B", "Hkv", "splits", 2, _GROUP), "accumulator"),
     ),
-    tunables=_tunables(4, 3, PowerOfTwo("splits", 2, 1024, default=64)),
+    tunables=_tunables(4, 3, PowerOfTwo("splits", 2, 1024, default=256)),
     constraints=(
         *_ADMITTED,
         f"{_shared(1)} <= shared_per_block",
         "splits == 2 or splits <= ceil_div(N, 64)",
-        f"splits == 2 or {_BLOCKS}*splits <= 16*sms",
+        f"splits == 2 or {_BLOCKS}*splits <= 4*sms",
     ),
     **_DECLARED,
 )

@@ -1,19 +1,10 @@
 // Up to three weights side by side as one matrix, and the other way: a matrix cut into its parts.
-#ifndef BYTES
-#define BYTES 4     // of an element
-#endif
+#include "../../cuda/elements.cuh"
 #ifndef THREADS
 #define THREADS 256
 #endif
 
 typedef long long i64;
-#if BYTES == 8
-typedef double Data;
-#elif BYTES == 4
-typedef float Data;
-#else
-typedef unsigned short Data;
-#endif
 
 struct Args {
   Data *joined, *parts[3];  // packed matrices of as many rows

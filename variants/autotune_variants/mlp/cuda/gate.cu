@@ -1,28 +1,17 @@
 // What the gated MLP does between products of whole matrices: one pass over the hidden activations, in place.
-#ifndef STORAGE
-#define STORAGE 0   // tensors hold 0: double, 1: bfloat16, 2: float16, 3: float
-#endif
 #ifndef THREADS
 #define THREADS 256
 #endif
 
-typedef long long i64;
+#include "../../cuda/storage.cuh"
 
-#if STORAGE == 0
-typedef double Data, Real;
-#elif STORAGE == 3
-typedef float Data, Real;
-#else
-typedef unsigned short Data;
-typedef float Real;
-#endif
+typedef long long i64;
 
 struct Args {
   Data *u, *v, *grad_h;  // [elements], contiguous
   i64 elements;
 };
 
-#include "instructions.cuh"
 #include "activation.cuh"
 
 constexpr int kVector = 16 / sizeof(Data);

@@ -1,40 +1,12 @@
-// What C++ has no words for: conversions, asynchronous copies, and products on the matrix units.
+// What C++ has no words for: asynchronous copies, and products on the matrix units.
 #pragma once
-
-#if STORAGE == 1
-__device__ __forceinline__ Real wide(Data x) { return __uint_as_float(static_cast<unsigned>(x) << 16); }
-__device__ __forceinline__ Data narrow(Real x) {
-  Data y;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
-  return y;
-}
-#elif STORAGE == 2
-__device__ __forceinline__ Real wide(Data x) {
-  Real y;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
-  return y;
-}
-__device__ __forceinline__ Data narrow(Real x) {
-  Data y;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
-  return y;
-}
-#else
-__device__ __forceinline__ Real wide(Data x) { return x; }
-__device__ __forceinline__ Data narrow(Real x) { return x; }
-#endif
+#include "../../cuda/copies.cuh"
 
 // `Bytes` (4, 8 or 16) from global to shared memory; zeros where not `inside`, and then nothing is read.
 template <int Bytes>
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool inside) {
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(Bytes), "r"(inside ? Bytes : 0) : "memory");
-}
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most `Groups` of this thread's groups of copies are under way.
-template <int Groups>
-__device__ __forceinline__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
 }
 
 // c += a b, 16x8 by 4 rows of b: a[g, t], a[g + 8, t]; b[t, g] for lane 4 g + t.

@@ -7,26 +7,10 @@
 
 extern "C" __global__ void __launch_bounds__(kPrepareThreads) prepare(const __grid_constant__ Args a) { run_prepare(a); }
 #endif
-
 #if KERNELS & 1
 #include "split_tokens.cuh"
-
-extern "C" __global__ void __launch_bounds__(kTokenThreads) tokens(const __grid_constant__ Args a) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  run_tokens(a, shared);
-}
 #endif
-
 #if KERNELS & 2
 #include "split_weights.cuh"
-
-extern "C" __global__ void __launch_bounds__(kWeightThreads) weights(const __grid_constant__ Args a) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  run_weights(a, shared);
-}
 #endif
-
-#if KERNELS & 4
-#include "instructions.cuh"
-#include "combine.cuh"
-#endif
+#include "tiled_entries.cuh"

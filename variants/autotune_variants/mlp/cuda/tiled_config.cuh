@@ -3,9 +3,6 @@
 #ifndef KERNELS
 #define KERNELS 15       // which to compile: 1 tokens, 2 weights, 4 combine, 8 prepare
 #endif
-#ifndef STORAGE
-#define STORAGE 0        // tensors hold 0: double, 1: bfloat16, 2: float16, 3: float
-#endif
 #ifndef DIM
 #define DIM 64           // features of a token
 #endif
@@ -46,16 +43,9 @@
 #define TILE 32          // weights: tokens in shared memory at a time
 #endif
 
-typedef long long i64;
+#include "../../cuda/storage.cuh"
 
-#if STORAGE == 0
-typedef double Data, Real;
-#elif STORAGE == 3
-typedef float Data, Real;
-#else
-typedef unsigned short Data;
-typedef float Real;
-#endif
+typedef long long i64;
 
 struct Strides {
   i64 b, h, n, d;  // in elements; b and h are not used

@@ -1,7 +1,4 @@
 // rmsnorm and its backward: a group of threads holds a row in registers, so that every tensor is read once.
-#ifndef STORAGE
-#define STORAGE 0     // tensors hold 0: double, 1: bfloat16, 2: float16, 3: float
-#endif
 #ifndef DIM
 #define DIM 64        // features of a row
 #endif
@@ -15,16 +12,9 @@
 #define THREADS 256   // of a block
 #endif
 
-typedef long long i64;
+#include "../../cuda/storage.cuh"
 
-#if STORAGE == 0
-typedef double Data, Real;
-#elif STORAGE == 3
-typedef float Data, Real;
-#else
-typedef unsigned short Data;
-typedef float Real;
-#endif
+typedef long long i64;
 
 struct Strides {
   i64 b, h, n, d;  // in elements; b and h are not used
@@ -47,8 +37,6 @@ constexpr int kGroups = THREADS / LANES;                       // rows of a bloc
 constexpr int kSteps = (DIM + LANES * VECTOR - 1) / (LANES * VECTOR);
 constexpr int kHeld = kSteps * VECTOR;                         // features of a thread
 static_assert(THREADS % LANES == 0 && LANES % 32 == 0, "whole warps");
-
-#include "instructions.cuh"
 
 struct __align__(VECTOR * sizeof(Data)) Vector {
   Data element[VECTOR];

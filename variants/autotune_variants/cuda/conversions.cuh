@@ -1,4 +1,4 @@
-// Conversions between what tensors hold and what is computed in.
+// Between what tensors hold and what is computed in.
 #pragma once
 
 #if STORAGE == 1
