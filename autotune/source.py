@@ -119,11 +119,18 @@ def _canonical(node: object) -> str:
 def _behaviour(code: CodeType) -> tuple[object, ...]:
     """What a code object does, free of file names and line numbers."""
     constants = tuple(
-        _behaviour(value) if isinstance(value, CodeType) else (type(value).__name__, repr(value))
+        _behaviour(value) if isinstance(value, CodeType) else (type(value).__name__, _told(value))
         for value in code.co_consts
     )
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     return (code.co_code, constants, names, code.co_argcount, code.co_kwonlyargcount)
+
+
+def _told(constant: object) -> str:
+    """`repr`, but of a set in order: compiled and loaded ones differ in theirs."""
+    if isinstance(constant, frozenset):
+        return repr(sorted(map(repr, constant)))
+    return repr(constant)
 
 
 @lru_cache(maxsize=256)

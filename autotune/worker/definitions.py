@@ -17,6 +17,9 @@ from autotune.model import Operation, Variant
 from autotune.plugins import load_file, load_plugins, plugin_files
 from autotune.registry import registry
 
+_OF_CODE = frozenset({"build", "operation", "parts", "requires", "source"})
+"""Fields of a variant that are, or refer to, functions: those of a copy are copies."""
+
 
 def describe(files: Sequence[str] = ()) -> dict[str, Any]:
     """What a worker has to load, as plain values.
@@ -78,7 +81,26 @@ def _register(value: Operation | Variant) -> None:
     if value.operation.name not in {each.name for each in registry.operations()}:
         registry.add_operation(value.operation)
     here = registry.operation(value.operation.name)
-    registry.add_variant(dataclasses.replace(value, operation=here))
+    known = {each.name: each for each in registry.variants(here)}
+    if value.name not in known or not _same(known[value.name], value):
+        registry.add_variant(dataclasses.replace(value, operation=here))
+
+
+def _same(own: Variant, sent: Variant) -> bool:
+    """Whether importing its module has declared here what was sent: then its own objects count.
+
+    A copy stands apart from the module that it was declared in, and from what others refer to.
+    """
+    functions = _function(own), _function(sent)
+    one, other = (getattr(each, "__code__", None) for each in functions)
+    held = [[cell.cell_contents for cell in each.__closure__ or ()] for each in functions]
+    names = {field.name for field in dataclasses.fields(own)} - _OF_CODE
+    return (
+        one is not None
+        and one == other
+        and held[0] == held[1]
+        and all(getattr(own, name) == getattr(sent, name) for name in names)
+    )
 
 
 def _function(value: Operation | Variant) -> Callable[..., Any]:
