@@ -15,6 +15,7 @@ SHARE = 0.95
 """Of the free memory: a process that is at work on the same device may need some more."""
 
 
+_WORD = 8
 _PIECE = 1 << 21
 _ODD = 0x9E3779B97F4A7C15
 
@@ -26,7 +27,9 @@ class DeviceMemory:
 
     def __init__(self) -> None:
         self._cupy: Any = import_module("cupy")
-        self._known_factors: Array = self.asarray(np.empty(0, np.uint64))
+        # CuPy's first arithmetic imports modules, one of which keeps the frames that led to it and
+        # the arrays in them: here there are none yet.
+        self._known_factors: Array = self.asarray(np.ones(1, np.uint64)) * np.uint64(1)
 
     def allocate(self, nbytes: int) -> Array:
         """Bytes from the pool, which aligns to 512."""
@@ -49,13 +52,15 @@ class DeviceMemory:
     def _digest(self, array: Array) -> int:
         order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
         packed = self._cupy.ascontiguousarray(array.transpose(order)).reshape(-1).view(np.uint8)
-        whole = packed.size // 8 * 8
-        words, digest = packed[:whole].view(np.uint64), 0
+        first = -int(packed.data.ptr) % _WORD  # as an array may lie that is a view of a longer one
+        last = first + max(packed.size - first, 0) // _WORD * _WORD
+        words, digest = packed[first:last].view(np.uint64), 0
         factors = self._factors(min(words.size, _PIECE))
         for start in range(0, words.size, _PIECE):
             part = words[start : start + _PIECE]
             digest = (digest * _ODD + int((part * factors[: part.size]).sum())) % 2**64
-        return hash((digest, bytes(self._cupy.asnumpy(packed[whole:]))))
+        edges = (packed[:first], packed[last:])
+        return hash((digest, *(bytes(self._cupy.asnumpy(edge)) for edge in edges)))
 
     def _factors(self, count: int) -> Array:
         """Odd, so that no change of a single word goes unseen."""

@@ -213,7 +213,8 @@ def check(candidate: Candidate, device: Any, memory: Memory) -> None:
     """One run: right within the gate's bounds, nothing written outside, inputs unchanged."""
     bound = _bound(candidate, device, memory)
     outputs = bound()
-    assert bound.problems(outputs, expected_outputs(bound.buffers)) is None
+    found = bound.problems(outputs, expected_outputs(bound.buffers))
+    assert found is None, found
 
 
 def check_repeats(candidate: Candidate, device: Any, memory: Memory) -> None:
