@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
+import os
 import platform
 import tempfile
 import threading
@@ -53,13 +55,29 @@ def _load(name: str, code: bytes, what: str) -> ctypes.CDLL:
     """Load from the cache or, where it could not be kept, from a file that is gone at once."""
     try:
         if KEPT.load(name) == code:
-            return ctypes.CDLL(str(KEPT.file(name)))
+            return _open(KEPT.file(name))
         with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
             file = Path(folder) / f"{name}.so"
             file.write_bytes(code)
-            return ctypes.CDLL(str(file))
+            return _open(file)
     except OSError as error:
         raise LaunchError(
             f"cannot load what was built from {what} ({error}); set AUTOTUNE_HOME to a directory "
             f"whose files may be executed."
         ) from error
+
+
+def _open(file: Path) -> ctypes.CDLL:
+    """Load a library, and have its OpenMP runtime read its settings.
+
+    Threads of LLVM's spin for 200 ms after their work, on CPUs that whatever comes next may need:
+    here for one, unless the user has said how they should wait.
+    """
+    with contextlib.ExitStack() as stack:
+        if not {"KMP_BLOCKTIME", "OMP_WAIT_POLICY"} & os.environ.keys():
+            os.environ["KMP_BLOCKTIME"] = "1"
+            stack.callback(os.environ.pop, "KMP_BLOCKTIME", None)
+        loaded = ctypes.CDLL(str(file))
+        if hasattr(loaded, "omp_get_max_threads"):
+            loaded.omp_get_max_threads()
+        return loaded

@@ -73,6 +73,7 @@ def _raced(session: Session, job: RaceJob) -> RaceOutcome:
             for current in order.sample(range(len(entrants)), len(entrants)):
                 session.work_on(current)
                 session.live()
+                session.bench.change_over(entrants[current].timer)
                 times[current] = entrants[current].timer()
             session.work_on(None)
             rounds.append(times)

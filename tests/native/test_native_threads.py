@@ -22,6 +22,7 @@ from autotune.execution import Executable
 from autotune.model import Operation, Problem, Variant
 from autotune.model.operation import parse_tensors
 from autotune.native import NativeSource
+from autotune.native.compilers import find
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="this system cannot pin threads"
@@ -181,3 +182,26 @@ def test_a_team_cut_short_is_refused() -> None:
         timeout=60,
     )
     assert "OpenMP runs only 1 of 2 threads" in done.stdout, done.stderr
+
+
+_WAITS = """
+import os
+from autotune.native.team import _team
+print(_team("clang").kmp_get_blocktime(), "KMP_BLOCKTIME" in os.environ)
+"""
+
+
+@pytest.mark.parametrize(("given", "found"), [({}, "1 False"), ({"KMP_BLOCKTIME": "7"}, "7 True")])
+def test_threads_of_llvm_do_not_spin_for_long_after_their_work(
+    given: dict[str, str], found: str
+) -> None:
+    if find("clang") is None:
+        pytest.skip("clang is not on the PATH")
+    told = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    command = [sys.executable, "-c", _WAITS]
+    done = subprocess.run(
+        command, env={**told, **given}, capture_output=True, text=True, check=False
+    )
+    if "AutotuneError" in done.stderr or "BuildError" in done.stderr:
+        pytest.skip(f"clang is here without what OpenMP needs: {done.stderr.splitlines()[-1]}")
+    assert done.stdout.strip() == found, done.stderr

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from functools import partial
+from time import perf_counter
 
 import pytest
 from worker_bench import MEASURED, Bench
 
+from autotune.bench import REST_SECONDS, CpuBench
+from autotune.device import local_cpu
 from autotune.worker import RaceJob
 from autotune.worker.race import decided, over
 
@@ -87,3 +91,16 @@ def test_it_does_not_end_within_one_stall_of_the_machine() -> None:
     assert not over(clear, job, 0.01, stall=0.04)
     assert over([[1.0, 2.0]] * 100, job, 0.01, stall=0.04)
     assert over(clear, job, 6.0, stall=0.04)
+
+
+def test_a_candidate_is_not_timed_while_threads_of_the_one_before_spin() -> None:
+    events: list[str] = []
+    bench = CpuBench(local_cpu())
+    calls = [partial(events.append, name) for name in "ab"]
+    started = perf_counter()
+    for call in calls:
+        timer = bench.timer(call, lambda: None, mode="hot", repeatable=False)
+        bench.change_over(timer)
+        timer()
+    assert events == ["a", "a", "b", "b"]
+    assert perf_counter() - started >= 2 * REST_SECONDS
