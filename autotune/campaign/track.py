@@ -22,7 +22,7 @@ FINAL_SHARE = 0.7
 HEAT_LEAST, HEAT_MOST, FINAL_LEAST, FINAL_MOST = 6, 24, 10, 200
 """Rounds."""
 
-LEG_SECONDS, LEGS_AT_MOST = 5.0, 3
+LEG_SECONDS, LEGS_AT_MOST = 2.5, 5
 """A final that has the time is run in several processes: where the memory of a process happens to
 lie moves short kernels by a percent or two, the same way in all of its rounds."""
 

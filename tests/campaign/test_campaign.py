@@ -287,13 +287,13 @@ def test_a_final_with_time_left_is_run_in_several_processes(bench: Bench) -> Non
         return 4.1e-4 if job.variant == "plain" else tiled_wins(job)
 
     (result,) = bench.campaign(answer=close, budget=60.0).run().results
-    assert [race.max_rounds for race in bench.worker.races] == [200 // 3] * 3
+    assert [race.max_rounds for race in bench.worker.races] == [200 // 5] * 5
     assert all(race.entrants == bench.worker.races[0].entrants for race in bench.worker.races)
-    assert bench.worker.renewed == 2
+    assert bench.worker.renewed == 4
     rows = [row for row in bench.store.trials() if row.stage == "race"]
-    assert len(rows) == 3 * len(bench.worker.races[0].entrants)
+    assert len(rows) == 5 * len(bench.worker.races[0].entrants)
     assert result.policy is not None
-    assert {c.samples for c in result.policy.choices if c.variant == "plain"} == {3 * 12}
+    assert {c.samples for c in result.policy.choices if c.variant == "plain"} == {5 * 12}
 
 
 def test_a_clear_winner_needs_one_process(bench: Bench) -> None:
