@@ -20,6 +20,7 @@ from autotune.libraries import (
 )
 from autotune.model.operation import Operation, Tensor
 from autotune.model.problem import Problem
+from autotune.overlap import Apart
 
 Around = Callable[[], AbstractContextManager[Any] | None]
 
@@ -33,7 +34,8 @@ class Binding:
     none, all but the residuals, or all. `make` makes the fresh outputs, `make_residuals` those of
     them that are residuals, which `hidden` marks. `writeable` is None where no array is
     read-only. `around` gives the context that a call needs, if any. `recording` tells whether a
-    CUDA graph is being captured, which keeps no memory alive.
+    CUDA graph is being captured, which keeps no memory alive. `apart` keeps inputs apart from what
+    is written to.
     """
 
     library: Library
@@ -45,6 +47,7 @@ class Binding:
     make: Maker
     make_residuals: Maker
     hidden: tuple[bool, ...]
+    apart: Apart
     writeable: Callable[[Any], bool] | None = None
     around: Around | None = None
     recording: Callable[[], bool] | None = None
@@ -98,6 +101,7 @@ def _bound(problem: Problem, library: Library, kind: type, place: int | None) ->
         make=library.maker(outputs, place),
         make_residuals=library.maker(hidden, place),
         hidden=tuple(each in residuals for each in operation.fresh_outputs),
+        apart=Apart(operation, library),
         writeable=library.writeable if place is None else None,
         around=around,
         recording=recording,

@@ -61,10 +61,13 @@ class Executable:
         self._outputs = _output_getter(operation)
 
     def __call__(self, *arguments: Any, workspace: Any = None) -> tuple[Any, ...]:
-        call = self.call if workspace is None else partial(self._call_in, workspace)
         if self.takes_outputs:
-            call(*arguments)
+            if workspace is None:
+                self.call(*arguments)
+            else:
+                self._call_in(workspace, *arguments)
             return self._outputs(arguments)
+        call = self.call if workspace is None else partial(self._call_in, workspace)
         return self._call_returning(call, arguments)
 
     @property

@@ -18,7 +18,7 @@ from autotune.failover import NOBODYS_FAULT, Seat
 from autotune.forked import require_cuda
 from autotune.libraries import library_of
 from autotune.model.problem import Config, Problem
-from autotune.overlap import apart, kept_updates
+from autotune.overlap import kept_updates
 from autotune.workspace import Layout, layout
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Kernel:
         if workspace is not None:
             self._layout().check(binding.library, workspace, self.operation)
         if given or self._updates:
-            passed, inputs = inputs, apart(self.problem.operation, binding.library, inputs, given)
+            passed, inputs = inputs, binding.apart(inputs, given)
             if inputs is not passed and binding.recording is not None and binding.recording():
                 self._kept.append(inputs)
         call = self._seat.call if workspace is None else None  # read once: threads may set it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 from autotune.errors import ShapeError
@@ -46,6 +47,14 @@ class Library(Protocol):
 
     def overlap(self, one: Any, other: Any) -> bool:
         """Whether two arrays may share memory: their addresses reach into each other."""
+        ...
+
+    def whereabouts(self, arrays: Sequence[Any]) -> tuple[Hashable, ...] | None:
+        """Addresses, and strides where an array is not packed; None where asking takes long."""
+        ...
+
+    def extents(self, arrays: Sequence[Any]) -> list[tuple[int, int]] | None:
+        """The addresses of first bytes and of one past the last; None where asking takes long."""
         ...
 
     def copy(self, array: Any) -> Any:
@@ -104,6 +113,14 @@ class NumpyArrays:
         """Whether they have a byte in common; views of alternate columns, say, have none."""
         return share_bytes(one, other)
 
+    def whereabouts(self, arrays: Sequence[Any]) -> tuple[Hashable, ...] | None:
+        """None: `overlap` is as fast."""
+        return None
+
+    def extents(self, arrays: Sequence[Any]) -> list[tuple[int, int]] | None:
+        """None: `overlap` is as fast."""
+        return None
+
     def copy(self, array: Any) -> Any:
         """A packed one."""
         return array.copy()
@@ -161,6 +178,19 @@ def share_bytes(one: Any, other: Any) -> bool:
         return True
 
 
+@lru_cache(maxsize=1024)
+def share_memory(
+    distance: int,
+    one: tuple[tuple[int, ...], tuple[int, ...], int],
+    other: tuple[tuple[int, ...], tuple[int, ...], int],
+) -> bool:
+    """Whether two arrays that start so many bytes apart have a byte in common.
+
+    Each is its shape, its strides in elements and the size of an element.
+    """
+    return share_bytes(stand_in(_SOMEWHERE, *one), stand_in(_SOMEWHERE + distance, *other))
+
+
 def stand_in(address: int, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Any:
     """A NumPy array at the addresses of another, never to be read; strides in elements."""
     import numpy as np
@@ -186,6 +216,7 @@ def extent(
     return first, address + itemsize * (sum(step for step in steps if step > 0) + 1)
 
 
+_SOMEWHERE = 1 << 60  # an address with room on both sides
 _MOST_WORK: Any = 10_000
 """What `numpy.shares_memory` may try; far more than views of one array take."""
 

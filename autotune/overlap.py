@@ -9,41 +9,81 @@ from autotune.errors import ShapeError
 from autotune.libraries import Library
 from autotune.model.operation import Operation
 
+_KNOWN = 64  # calls whose answer is kept: the arrays of a loop come back
 
-def apart(
-    operation: Operation, library: Library, inputs: tuple[Any, ...], given: Sequence[Any]
-) -> tuple[Any, ...]:
-    """The inputs, a copy in place of each that shares memory with what the call writes to.
 
-    `given` are the caller's outputs; inputs that the operation updates are written to as well. A
-    kernel reads its inputs until it ends. Raises ShapeError for updated inputs that are read-only,
-    and for two arrays to write to that share memory.
+class Apart:
+    """Keeps what calls of one binding read apart from what they write to.
+
+    All calls have arrays of the same shapes and dtypes, so that addresses and strides tell whether
+    they share memory: the answer for those of a call is kept.
     """
-    updated = set(operation.updated)
-    names = [tensor.name for tensor in operation.inputs]
-    written = list(given)
-    for name, array in zip(names, inputs, strict=True):
-        if name in updated:
-            if not library.writeable(array):
+
+    def __init__(self, operation: Operation, library: Library) -> None:
+        updated = operation.updated
+        names = [tensor.name for tensor in operation.inputs]
+        self._name, self._library = operation.name, library
+        self._updated = [(n, names.index(n)) for n in names if n in updated]
+        self._read = [name not in updated for name in names]
+        self._known: dict[tuple[Any, ...], tuple[bool, ...] | None] = {}
+
+    def __call__(self, inputs: tuple[Any, ...], given: Sequence[Any]) -> tuple[Any, ...]:
+        """The inputs, a copy in place of each that shares memory with what the call writes to.
+
+        `given` are the caller's outputs; inputs that the operation updates are written to as well.
+        A kernel reads its inputs until it ends. Raises ShapeError for updated inputs that are
+        read-only, and for two arrays to write to that share memory.
+        """
+        library = self._library
+        for name, place in self._updated:
+            if not library.writeable(inputs[place]):
                 raise ShapeError(
-                    f"{operation.name}: {name} is updated in place and is read-only; pass a "
+                    f"{self._name}: {name} is updated in place and is read-only; pass a "
                     f"writable one."
                 )
-            written.append(array)
-    for place, one in enumerate(written[1:], 1):
-        if any(library.overlap(one, other) for other in written[:place]):
-            raise ShapeError(
-                f"{operation.name}: two arrays that it writes to share memory; pass separate ones."
-            )
-    shared = [
-        name not in updated and any(library.overlap(array, other) for other in written)
-        for name, array in zip(names, inputs, strict=True)
-    ]
-    if not any(shared):
-        return inputs
-    return tuple(
-        library.copy(each) if copied else each for each, copied in zip(inputs, shared, strict=True)
-    )
+        key = library.whereabouts((*inputs, *given))
+        if key is None:
+            shared = self._shared(inputs, given)
+        else:
+            try:
+                shared = self._known[key]
+            except KeyError:
+                shared = self._shared(inputs, given)
+                if len(self._known) >= _KNOWN:
+                    self._known.clear()
+                self._known[key] = shared
+        if shared is None:
+            return inputs
+        pairs = zip(inputs, shared, strict=True)
+        return tuple(library.copy(each) if copied else each for each, copied in pairs)
+
+    def _shared(self, inputs: tuple[Any, ...], given: Sequence[Any]) -> tuple[bool, ...] | None:
+        """Which inputs have to be copied; None where none has."""
+        extents = self._library.extents((*inputs, *given))
+        if extents is not None and _all_apart(extents):
+            return None
+        overlap = self._library.overlap
+        written = [*given, *(inputs[place] for _, place in self._updated)]
+        for place, one in enumerate(written[1:], 1):
+            if any(overlap(one, other) for other in written[:place]):
+                raise ShapeError(
+                    f"{self._name}: two arrays that it writes to share memory; pass separate ones."
+                )
+        shared = tuple(
+            read and any(overlap(array, other) for other in written)
+            for array, read in zip(inputs, self._read, strict=True)
+        )
+        return shared if any(shared) else None
+
+
+def _all_apart(extents: Sequence[tuple[int, int]]) -> bool:
+    """Whether no two ranges of addresses meet."""
+    end = 0
+    for first, behind in sorted(extents):
+        if first < end:
+            return False
+        end = max(end, behind)
+    return True
 
 
 def kept_updates(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from autotune.errors import ShapeError
@@ -34,12 +35,17 @@ class Layout:
         """ShapeError for a workspace that is no array of enough bytes of that library."""
         shape, dtype = getattr(workspace, "shape", None), getattr(workspace, "dtype", None)
         fits = shape is not None and len(shape) == 1 and shape[0] >= self.nbytes
-        fits = fits and str(dtype).rpartition(".")[2] == "uint8"
+        fits = fits and _is_bytes(dtype)
         if not fits or library_of(workspace).name != library.name or not library.packed(workspace):
             raise ShapeError(
                 f"{what}: workspace is a packed uint8 array of {library.name}'s of at least "
                 f"{self.nbytes} bytes, got {dtype} {shape}."
             )
+
+
+@lru_cache(maxsize=256)
+def _is_bytes(dtype: Any) -> bool:
+    return str(dtype).rpartition(".")[2] == "uint8"
 
 
 def layout(variant: Variant, problem: Problem, config: Mapping[str, Any]) -> Layout:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -15,8 +15,7 @@ from autotune.libraries import (
     extent,
     made_by,
     reach_into,
-    share_bytes,
-    stand_in,
+    share_memory,
 )
 
 
@@ -52,14 +51,28 @@ def _extent(array: Any) -> tuple[int, int]:
     return extent(start, array.shape, strides_in_elements(array), array.itemsize)
 
 
-def _stand_in(array: Any) -> Any:
-    return stand_in(array.data.ptr, array.shape, strides_in_elements(array), array.itemsize)
+def _form(array: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    return array.shape, strides_in_elements(array), array.itemsize
 
 
 class CupyArrays(NumpyArrays):
     """CuPy's arrays, on the device that they were made on; the rest is as with NumPy's."""
 
     name = "cupy"
+
+    def __init__(self) -> None:
+        self._dtypes: dict[str, Any] = {}
+
+    @cached_property
+    def _new(self) -> Any:
+        return import_module("cupy").ndarray
+
+    def dtype(self, name: str) -> Any:
+        """A numpy.dtype, looked up once."""
+        found = self._dtypes.get(name)
+        if found is None:
+            found = self._dtypes[name] = super().dtype(name)
+        return found
 
     def signature(self, operation: Hashable, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
         """With the device of the first; that the others are there too, the kernel checks."""
@@ -81,9 +94,20 @@ class CupyArrays(NumpyArrays):
         """By their addresses on the device."""
         if not reach_into(_extent(one), _extent(other)):
             return False
-        return share_bytes(_stand_in(one), _stand_in(other))
+        return share_memory(other.data.ptr - one.data.ptr, _form(one), _form(other))
+
+    def whereabouts(self, arrays: Sequence[Any]) -> tuple[Hashable, ...] | None:
+        """By their addresses on the device."""
+        return tuple([a.data.ptr if a._c_contiguous else (a.data.ptr, a.strides) for a in arrays])
+
+    def extents(self, arrays: Sequence[Any]) -> list[tuple[int, int]] | None:
+        """By their addresses on the device."""
+        return list(map(_extent, arrays))
+
+    def carve(self, workspace: Any, offset: int, form: Form) -> Any:
+        """An array of its own on the same memory: a slice takes three views."""
+        return self._new(form[0], self.dtype(form[1]), workspace.data + offset)
 
     def maker(self, forms: Sequence[Form], place: int | None) -> Maker:
         """From CuPy's current allocator, on the current device and stream."""
-        new: Any = import_module("cupy").ndarray
-        return made_by(new, [(shape, self.dtype(name)) for shape, name in forms])
+        return made_by(self._new, [(shape, self.dtype(name)) for shape, name in forms])

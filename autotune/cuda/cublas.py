@@ -9,8 +9,7 @@ graph, repeat bitwise, and two streams never share a workspace.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -141,31 +140,37 @@ _kept: list[Any] = []
 _idle: dict[int, list[int]] = {}
 
 
-@contextmanager
-def handle_for(workspace: int, nbytes: int) -> Iterator[int]:
+class handle_for:  # noqa: N801
     """A handle of the current device, on the current stream, with the workspace at an address.
 
-    Raises LaunchError where there is no cuBLAS, CapturingError for the first call of a device
-    while a graph is captured.
+    A context: entering it raises LaunchError where there is no cuBLAS, CapturingError for the first
+    call of a device while a graph is captured.
     """
-    cuda = cupy_cuda()
-    device = cuda.runtime.getDevice()
-    idle = _idle.setdefault(device, [])
-    try:
-        handle = idle.pop()  # taking from and giving back to a list are atomic
-    except IndexError:
-        handle = _created()
-    blas = library()
-    stream = cuda.get_current_stream().ptr
-    status = blas.cublasSetStream_v2(handle, stream) or blas.cublasSetWorkspace_v2(
-        handle, workspace, nbytes
-    )
-    try:
+
+    __slots__ = ("_handle", "_idle", "_workspace")
+
+    def __init__(self, workspace: int, nbytes: int) -> None:
+        self._workspace = workspace, nbytes
+
+    def __enter__(self) -> int:
+        cuda = cupy_cuda()
+        self._idle = idle = _idle.setdefault(cuda.runtime.getDevice(), [])
+        try:
+            handle = idle.pop()  # taking from and giving back to a list are atomic
+        except IndexError:
+            handle = _created()
+        blas, stream = library(), cuda.get_current_stream().ptr
+        status = blas.cublasSetStream_v2(handle, stream) or blas.cublasSetWorkspace_v2(
+            handle, *self._workspace
+        )
         if status:
+            idle.append(handle)
             raise LaunchError(f"cuBLAS did not take stream and workspace: status {status}.")
-        yield handle
-    finally:
-        idle.append(handle)
+        self._handle = handle
+        return handle
+
+    def __exit__(self, *_: object) -> None:
+        self._idle.append(self._handle)
 
 
 def _created() -> int:

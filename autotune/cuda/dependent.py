@@ -14,6 +14,7 @@ from typing import Any
 
 _ATTRIBUTE = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _FIRST = 90  # compute capability
+_KEPT = 64  # launch configurations, one for each stream
 
 
 class _Attribute(ctypes.Structure):
@@ -49,6 +50,8 @@ def dependent_launch(cuda: Any) -> Callable[..., None]:
     if launch is None:
         return cuda.driver.launchKernel  # type: ignore[no-any-return]
 
+    configs: dict[tuple[int, ...], tuple[Any, Any]] = {}  # only read by launches
+
     def launch_early(
         handle: int,
         gx: int,
@@ -62,8 +65,15 @@ def dependent_launch(cuda: Any) -> Callable[..., None]:
         values: int,
         extra: int,
     ) -> None:
-        config = _Config((gx, gy, gz), (bx, by, bz), shared, stream, ctypes.pointer(_EARLY), 1)
-        status = launch(ctypes.byref(config), handle, values, extra)
+        extent = gx, gy, gz, bx, by, bz, shared, stream
+        known = configs.get(extent)
+        if known is None:
+            config = _Config((gx, gy, gz), (bx, by, bz), shared, stream, ctypes.pointer(_EARLY), 1)
+            known = ctypes.byref(config), config
+            if len(configs) >= _KEPT:
+                configs.clear()
+            configs[extent] = known
+        status = launch(known[0], handle, values, extra)
         if status:
             raise cuda.driver.CUDADriverError(status)
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from autotune.errors import ShapeError
-from autotune.libraries import Form, Maker, carved, extent, reach_into, share_bytes, stand_in
+from autotune.libraries import Form, Maker, carved, extent, reach_into, share_memory
 
 
 class TorchTensors:
@@ -50,7 +50,17 @@ class TorchTensors:
         """By their addresses."""
         if not reach_into(_extent(one), _extent(other)):
             return False
-        return share_bytes(_stand_in(one), _stand_in(other))
+        return share_memory(other.data_ptr() - one.data_ptr(), _form(one), _form(other))
+
+    def whereabouts(self, arrays: Sequence[Any]) -> tuple[Hashable, ...] | None:
+        """By their addresses."""
+        return tuple(
+            [a.data_ptr() if a.is_contiguous() else (a.data_ptr(), a.stride()) for a in arrays]
+        )
+
+    def extents(self, arrays: Sequence[Any]) -> list[tuple[int, int]] | None:
+        """By their addresses."""
+        return list(map(_extent, arrays))
 
     def copy(self, array: Any) -> Any:
         """A packed one."""
@@ -86,8 +96,8 @@ def _extent(tensor: Any) -> tuple[int, int]:
     return extent(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.element_size())
 
 
-def _stand_in(tensor: Any) -> Any:
-    return stand_in(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.element_size())
+def _form(tensor: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    return tuple(tensor.shape), tuple(tensor.stride()), tensor.element_size()
 
 
 def as_numpy(tensor: Any) -> Any:

@@ -20,7 +20,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -53,8 +53,20 @@ def device_side(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class MemoryPointer:
+    """Where an array starts; a number of bytes added is where another may."""
+
     ptr: int
     device_id: int = 0
+    _array: Any = field(default=None, repr=False, compare=False)
+    offset: int = 0
+
+    @property
+    def memory(self) -> Any:
+        """The bytes of the array, which has to be packed."""
+        return self._array.reshape(-1).view(np.uint8)
+
+    def __add__(self, distance: int) -> MemoryPointer:
+        return replace(self, ptr=self.ptr + distance, offset=self.offset + distance)
 
 
 class ndarray(NDArrayOperatorsMixin):  # noqa: N801
@@ -87,7 +99,7 @@ class ndarray(NDArrayOperatorsMixin):  # noqa: N801
 
     @property
     def data(self) -> MemoryPointer:
-        return MemoryPointer(self._host.ctypes.data, self._device)
+        return MemoryPointer(self._host.ctypes.data, self._device, self._host)
 
     @property
     def device(self) -> Device:
