@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
+from functools import partial
 from pathlib import Path
 
 from autotune.campaign.ahead import compile_needed, compile_openings
-from autotune.campaign.budget import expected_seconds, share
+from autotune.campaign.budget import Shares, expected_seconds
 from autotune.campaign.events import (
     CampaignEnded,
     CampaignResult,
@@ -169,16 +170,29 @@ class Campaign:
             )
         )
         compile_needed(session, self.problems)
-        weights = [
-            expected_seconds(problem, registry.variants(problem.operation), self.device)
-            for problem in self.problems
-        ]
+        shares = Shares(
+            [
+                expected_seconds(problem, registry.variants(problem.operation), self.device)
+                for problem in self.problems
+            ]
+        )
+
+        def left() -> float:
+            return self.settings.budget - (self._clock() - started)
+
         for index, problem in enumerate(self.problems):
-            left = self.settings.budget - (self._clock() - started)
-            run = ProblemRun(session, problem, index=index, share=share(left, weights[index:]))
+            run = ProblemRun(
+                session,
+                problem,
+                index=index,
+                share=shares.share(index, left()),
+                searching=partial(_searching, shares, index, left),
+            )
             first = index + 1 if index == 0 else index + _AHEAD
             compile_openings(session, self.problems[first : index + _AHEAD + 1])
             self._done.append(run.run())
+            if (unsearched := run.unsearched) is not None:
+                shares.learn(index, unsearched)
         return CampaignResult(
             self.device.identity,
             self.settings.mode,
@@ -192,6 +206,10 @@ class Campaign:
             f"interrupted; kept {self._kept} measurements and the policies of {done} of "
             f"{len(self.problems)} problems. Run the same command to go on from here."
         )
+
+
+def _searching(shares: Shares, index: int, left: Callable[[], float], fixed: float) -> float:
+    return shares.searching(index, left(), fixed)
 
 
 def _nothing_measured(result: CampaignResult) -> str:

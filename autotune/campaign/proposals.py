@@ -49,23 +49,32 @@ class Proposals:
         """How many are in flight."""
         return len(self._pending)
 
-    def next(self) -> Proposal | None:
-        """The next to measure, waiting for one to be compiled; None when there are no more."""
+    def next(self, patience: Callable[[], float | None] = lambda: None) -> Proposal | None:
+        """The next to measure, waiting for one to be compiled; None when there are no more.
+
+        Also None when none is ready after `patience` seconds (None: however long it takes).
+        """
         while len(self._pending) < self._worker.depth:
             candidate = self._ask()
             if candidate is None:
                 break
             self._pending.append(_Pending(candidate, self._worker.start(self._job(candidate))))
-        if not self._pending:
-            return None
-        if not any(each.ready for each in self._pending):
-            wait([each.future for each in self._pending if each.future], None, FIRST_COMPLETED)
-        position = next(n for n, each in enumerate(self._pending) if each.ready)
-        return self._pending.pop(position).proposal()
+        if self._pending and not any(each.ready for each in self._pending):
+            futures = [each.future for each in self._pending if each.future]
+            wait(futures, patience(), FIRST_COMPLETED)
+        ready = (n for n, each in enumerate(self._pending) if each.ready)
+        position = next(ready, None)
+        return None if position is None else self._pending.pop(position).proposal()
 
-    def keep(self, wanted: Callable[[Candidate], bool]) -> None:
-        """Let go of what is not wanted any more; what is being compiled ends by itself."""
-        for each in self._pending:
-            if each.future is not None and not wanted(each.candidate):
+    def any(self, wanted: Callable[[Candidate], bool]) -> bool:
+        """Whether one of those in flight is wanted."""
+        return any(wanted(each.candidate) for each in self._pending)
+
+    def keep(self, wanted: Callable[[Candidate], bool]) -> list[Candidate]:
+        """Let go of what is not wanted now, and return it; what is being compiled goes on."""
+        others = [each for each in self._pending if not wanted(each.candidate)]
+        for each in others:
+            if each.future is not None:
                 each.future.cancel()
         self._pending = [each for each in self._pending if wanted(each.candidate)]
+        return [each.candidate for each in others]

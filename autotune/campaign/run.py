@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from autotune.campaign.beside import needs_comparison, time_beside
@@ -31,11 +31,24 @@ from autotune.worker.protocol import Job, Outcome, Status
 from autotune_policies import Choice, Policy
 from autotune_tuning_db import TrialRow
 
+SETTLED = "nothing better was left to try"
+
 
 class ProblemRun:
-    """Measures one problem within its share of the budget, and settles its policy."""
+    """Measures one problem within its share of the budget, and settles its policy.
 
-    def __init__(self, session: Session, problem: Problem, *, index: int, share: float) -> None:
+    `searching` tells what may be spent on once all defaults are measured, given what they took.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        problem: Problem,
+        *,
+        index: int,
+        share: float,
+        searching: Callable[[float], float],
+    ) -> None:
         self.session, self.problem, self.index, self.share = session, problem, index, share
         self._started = session.clock()
         settings = session.settings
@@ -68,10 +81,15 @@ class ProblemRun:
         self._exclusion = Exclusion(problem, self.variants)
         self._known = len(self.evidence.rows)
         self._defaults = {home.candidate(home.default) for home in self.space.variants}
+        self._unmeasured = self._defaults - self.evidence.rows.keys()
+        self._searching = searching
+        self._searched = 0.0
+        self._fixed: float | None = None
+        self._held: list[Candidate] = []
         self._proposals = Proposals(session.worker, self._asked, self._job)
         self._counts: Counter[Status] = Counter()
         self._measuring = 0.0
-        self._stopped = "nothing better was left to try"
+        self._stopped = SETTLED
 
     def run(self) -> ProblemResult:
         """Measure, race, choose; every trial is in the store before the next begins."""
@@ -88,26 +106,53 @@ class ProblemRun:
         )
         while (outdated := self.evidence.outdated()) and not self._over():
             self._measure(Proposal(outdated[0]))
-        while (proposal := self._next()) is not None:
-            self._measure(proposal)
+        while self._one_more():
+            pass
         result = self._settled()
         self.session.emit(ProblemEnded(result))
         return result
 
+    def _one_more(self) -> bool:
+        """Measure the next candidate; False when there is none."""
+        begun = self.session.clock()
+        proposal = self._next()
+        if proposal is None:
+            return False
+        self._measure(proposal)
+        if proposal.candidate not in self._unmeasured:
+            self._searched += self.session.clock() - begun
+            return True
+        self._unmeasured.discard(proposal.candidate)
+        if not self._unmeasured:
+            used = self._used()
+            self._fixed = used - self._searched
+            self.share = used + self._searching(self._fixed)
+            self._stopped = SETTLED
+        return True
+
     def _next(self) -> Proposal | None:
         """The next candidate; past the budget only defaults that are still to be measured."""
-        if self._exclusion.hopeless is not None:
-            self._stopped = f"the problem cannot be prepared: {self._exclusion.hopeless}"
+        while self._exclusion.hopeless is None:
+            if self._proposals.pending and self._over():
+                self._held += self._proposals.keep(self._defaults.__contains__)
+            proposal = self._proposals.next(self._patience)
+            if proposal is not None or not self._proposals.pending:
+                return proposal
+        self._stopped = f"the problem cannot be prepared: {self._exclusion.hopeless}"
+        return None
+
+    def _patience(self) -> float | None:
+        """How long to wait for candidates to be compiled: for defaults until they are."""
+        if self._proposals.any(self._defaults.__contains__):
             return None
-        if self._proposals.pending and self._over():
-            self._proposals.keep(self._defaults.__contains__)
-        return self._proposals.next()
+        return max(self._left() - self._reserve(), 0.0)
 
     def _asked(self) -> Candidate | None:
         """What the search proposes; past the budget nothing but defaults."""
-        candidate = self.search.ask()
+        candidate = self._held.pop(0) if self._held else self.search.ask()
         if candidate is None or candidate in self._defaults or not self._over():
             return candidate
+        self._held.append(candidate)
         return None
 
     def _over(self) -> bool:
@@ -115,13 +160,28 @@ class ProblemRun:
         if settings.trials is not None and self._counts.total() >= settings.trials:
             self._stopped = f"{settings.trials} trials were made"
             return True
-        if self._left() <= settings.race_seconds(self.share):
+        if self._left() <= self._reserve():
             self._stopped = "the time was up"
             return True
         return False
 
     def _left(self) -> float:
-        return self.share - (self.session.clock() - self._started)
+        return self.share - self._used()
+
+    def _used(self) -> float:
+        return self.session.clock() - self._started
+
+    def _reserve(self, left: float = 0.0) -> float:
+        settings = self.session.settings
+        return settings.race_seconds(self.share, fixed=self._fixed or 0.0, left=left)
+
+    @property
+    def unsearched(self) -> float | None:
+        """Seconds that were spent whatever the share; None: it had its defaults from before."""
+        if self._fixed is None and not self._unmeasured:
+            return None
+        fixed = self._used() - self._searched if self._fixed is None else self._fixed
+        return fixed + max(self._used() - max(self.share, fixed), 0.0)
 
     def _measure(self, proposal: Proposal) -> None:
         """One candidate, from the worker to the store, the search and the listener."""
@@ -229,7 +289,7 @@ class ProblemRun:
         renewed = not self._still_holds(policy)
         if renewed:
             before = self.session.clock()
-            seconds = self.session.settings.race_seconds(self.share, self._left())
+            seconds = self._reserve(self._left())
             made = decide(self.session, self.problem, self.evidence, seconds=seconds)
             self._measuring += self.session.clock() - before
             renewed, policy = made is not None, made
@@ -243,7 +303,7 @@ class ProblemRun:
             known=self._known,
             candidates=len(self.space),
             stopped=self._stopped,
-            seconds=self.session.clock() - self._started,
+            seconds=self._used(),
             measuring_seconds=self._measuring,
         )
 

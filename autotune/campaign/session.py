@@ -81,13 +81,14 @@ class Settings:
         """The longest that timing one candidate may take when a problem has `share` seconds."""
         return min(max(share / 80.0, 0.1), 1.5)
 
-    def race_seconds(self, share: float, left: float = 0.0) -> float:
+    def race_seconds(self, share: float, *, fixed: float = 0.0, left: float = 0.0) -> float:
         """The part of a problem's share that is kept for its race.
 
-        More when the search has ended early and leaves so much, but not all: what is left in the
-        end is for the problems to come.
+        Half at most of what its `fixed` costs leave. More when the search has ended early and
+        leaves so much, but not all: what is left in the end is for the problems to come.
         """
-        return max(min(max(0.2 * share, 0.3), 10.0), min(left, 0.6 * share))
+        part = min(0.2 * share, 10.0, 0.5 * (share - fixed))
+        return max(part, 0.3, min(left, 0.6 * share))
 
 
 @dataclass(slots=True)

@@ -138,3 +138,14 @@ def test_an_interrupt_while_compiling_keeps_what_was_measured(bench: Bench) -> N
         bench.campaign(prepare=prepare, budget=30.0).run()
     assert bench.worker.closed
     assert len(bench.store.trials()) == 2
+
+
+def test_no_longer_than_there_is_patience() -> None:
+    worker = Compiles()
+    ahead = proposals(worker)
+    assert ahead.next(lambda: 0.0) is None
+    assert ahead.pending == 3
+    assert ahead.keep(candidate(1).__eq__) == [candidate(0), candidate(2)]
+    assert worker.futures[0].cancelled()
+    worker.done(1)
+    assert ahead.next(lambda: 0.0) is not None
