@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -15,12 +15,13 @@ from autotune.device.placement import place
 from autotune.device.threads import Scope, ThreadRecord, ThreadSettings, prepare
 from autotune.errors import DeclarationError
 from autotune.forked import require_openmp
-from autotune.libraries import Form, Maker, library_of
+from autotune.libraries import Carver, Form, Pooled, library_of
 from autotune.model import Config, Operation, Problem, Variant
 from autotune.reach import reach, reach_of
 from autotune.workspace import Layout, layout
 
 Call = Callable[..., Any]
+_Set = tuple[Any, Sequence[Any]]  # what keeps the memory of temporaries, and they themselves
 
 _KEPT_SETS = 8
 _KEPT_BYTES = 1 << 20  # of a set of temporaries on a GPU
@@ -53,6 +54,7 @@ class Executable:
         self.layout = layout(variant, problem, self.config)
         self._on_gpu = getattr(device, "kind", "cpu") == "cuda"
         self._scope: Scope | None = None
+        self._carvers: dict[type, Carver] = {}
         run = self._built_for_gpu() if self._on_gpu else self._built_for_cpu(device)
         operation = problem.operation
         self._inputs, self._fresh = len(operation.inputs), len(operation.fresh_outputs)
@@ -118,7 +120,11 @@ class Executable:
 
     def _call_in(self, workspace: Any, *arguments: Any) -> Any:
         """Call with the temporaries in an array of bytes."""
-        temporaries = self.layout.carve(library_of(workspace), workspace)
+        carve = self._carvers.get(workspace.__class__)
+        if carve is None:
+            carve = library_of(workspace).carver(self.layout.parts)
+            self._carvers[workspace.__class__] = carve
+        temporaries = carve(workspace)
         return self._run(*arguments[: self._arrays], *temporaries, *arguments[self._arrays :])
 
     def _call_returning(self, call: Call, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -186,19 +192,21 @@ def _with_pooled(call: Call, arrays: int, layout: Layout) -> Call:
     from autotune.cuda.streams import PER_THREAD, stream_state
 
     state = stream_state()
-    makers: dict[type, Maker] = {}
-    pools: dict[tuple[type, int], list[list[Any]]] = {}
-    of_graphs: list[list[Any]] = []
+    makers: dict[type, Pooled] = {}
+    pools: dict[tuple[type, int], list[_Set]] = {}
+    of_graphs: list[_Set] = []
     small = layout.nbytes <= _KEPT_BYTES
 
-    def fresh(array: Any) -> list[Any]:
+    def fresh(array: Any) -> _Set:
         make = makers.get(array.__class__)
         if make is None:
             library = library_of(array)
-            make = makers[array.__class__] = library.maker(layout.forms, library.place(array))
+            make = makers[array.__class__] = library.pooled(
+                layout.parts, layout.nbytes, library.place(array)
+            )
         return make()
 
-    def pool_of(kind: type, stream: int, capturing: bool) -> list[list[Any]]:
+    def pool_of(kind: type, stream: int, capturing: bool) -> list[_Set]:
         if not small or capturing or stream == PER_THREAD:
             return []
         if (kind, stream) not in pools and len(pools) >= _KEPT_STREAMS:
@@ -214,7 +222,7 @@ def _with_pooled(call: Call, arrays: int, layout: Layout) -> Call:
             temporaries = fresh(arguments[0])
         if capturing:
             of_graphs.append(temporaries)
-        result = call(*arguments[:arrays], *temporaries, *arguments[arrays:])
+        result = call(*arguments[:arrays], *temporaries[1], *arguments[arrays:])
         if len(pool) < _KEPT_SETS:
             pool.append(temporaries)  # after the launches, so that the stream orders its uses
         return result

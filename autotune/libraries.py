@@ -13,6 +13,13 @@ Form = tuple[tuple[int, ...], str]
 
 Maker = Callable[[], list[Any]]
 
+Part = tuple[int, Form]
+"""An array in bytes: where it starts, and its form."""
+
+Carver = Callable[[Any], Sequence[Any]]
+Pooled = Callable[[], tuple[Any, Sequence[Any]]]
+"""Gives what keeps the memory, and arrays in it."""
+
 
 class Library(Protocol):
     """What dispatch and kernels need of an array library."""
@@ -65,8 +72,12 @@ class Library(Protocol):
         """A function that makes uninitialised arrays of these forms, from the library's pool."""
         ...
 
-    def carve(self, workspace: Any, offset: int, form: Form) -> Any:
-        """The array of that form that starts so many bytes into an array of bytes."""
+    def carver(self, parts: Sequence[Part]) -> Carver:
+        """A function that gives those parts of an array of bytes."""
+        ...
+
+    def pooled(self, parts: Sequence[Part], nbytes: int, place: int | None) -> Pooled:
+        """A function that makes those parts from the library's pool, in one piece or each alone."""
         ...
 
     def widened(self, array: Any) -> Any:
@@ -131,9 +142,13 @@ class NumpyArrays:
 
         return made_by(np.empty, [(shape, self.dtype(name)) for shape, name in forms])
 
-    def carve(self, workspace: Any, offset: int, form: Form) -> Any:
-        """A view."""
-        return carved(workspace, offset, form[0], self.dtype(form[1]))
+    def carver(self, parts: Sequence[Part]) -> Carver:
+        """Of views."""
+        return carver_of_views(self, parts)
+
+    def pooled(self, parts: Sequence[Part], nbytes: int, place: int | None) -> Pooled:
+        """Each alone."""
+        return each_alone(self, parts, place)
 
     def widened(self, array: Any) -> Any:
         """A float64 copy."""
@@ -155,12 +170,21 @@ def made_by(empty: Callable[[Any, Any], Any], forms: list[tuple[Any, Any]]) -> M
     return lambda: [empty(shape, dtype) for shape, dtype in forms]
 
 
-def carved(workspace: Any, offset: int, shape: tuple[int, ...], dtype: Any) -> Any:
-    """A view of bytes as an array; all three libraries have the same methods for it."""
+def carver_of_views(library: Library, parts: Sequence[Part]) -> Carver:
+    """Parts as views of bytes; all three libraries have the same methods for it."""
     import math
 
-    stop = offset + math.prod(shape) * dtype.itemsize
-    return workspace[offset:stop].view(dtype).reshape(shape)
+    known = []
+    for offset, (shape, name) in parts:
+        dtype = library.dtype(name)
+        known.append((slice(offset, offset + math.prod(shape) * dtype.itemsize), dtype, shape))
+    return lambda array: [array[span].view(dtype).reshape(shape) for span, dtype, shape in known]
+
+
+def each_alone(library: Library, parts: Sequence[Part], place: int | None) -> Pooled:
+    """Parts that are arrays of the library, which keep their memory themselves."""
+    make = library.maker([form for _, form in parts], place)
+    return lambda: (None, make())
 
 
 def reach_into(one: tuple[int, int], other: tuple[int, int]) -> bool:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from autotune.errors import ShapeError
-from autotune.libraries import Form, Library, library_of
+from autotune.libraries import Form, Library, Part, library_of
 from autotune.model.problem import Problem, dtype_itemsize
 from autotune.model.traits import intermediate_shapes
 from autotune.model.variant import Variant
@@ -26,10 +26,10 @@ class Layout:
     offsets: tuple[int, ...]
     nbytes: int
 
-    def carve(self, library: Library, workspace: Any) -> tuple[Any, ...]:
-        """The temporaries as views of a workspace."""
-        parts = zip(self.offsets, self.forms, strict=True)
-        return tuple([library.carve(workspace, offset, form) for offset, form in parts])
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The temporaries as parts of a workspace."""
+        return tuple(zip(self.offsets, self.forms, strict=True))
 
     def check(self, library: Library, workspace: Any, what: str) -> None:
         """ShapeError for a workspace that is no array of enough bytes of that library."""

@@ -51,7 +51,7 @@ def test_temporaries_in_a_workspace_are_aligned_and_apart() -> None:
     assert places.nbytes == 3 * ALIGNMENT + 2 * ALIGNMENT
     workspace = np.zeros(places.nbytes, np.uint8)
     places.check(NumpyArrays(), workspace, "thing")
-    a, b = places.carve(NumpyArrays(), workspace)
+    a, b = NumpyArrays().carver(places.parts)(workspace)
     a[...], b[...] = 1.5, 7
     assert (a.shape, a.dtype, b.shape, b.dtype) == ((50, 3), "f4", (50,), "i8")
     assert (workspace[:600].view("f4") == 1.5).all()

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any
 
+from autotune.cuda.streams import cupy_cuda
 from autotune.errors import ShapeError
 from autotune.libraries import (
+    Carver,
     Form,
     Maker,
     NumpyArrays,
+    Part,
+    Pooled,
     extent,
     made_by,
     reach_into,
     share_memory,
 )
+
+_KNOWN = 64  # addresses whose arrays are kept
 
 
 def pointer(array: Any) -> int:
@@ -53,6 +60,35 @@ def _extent(array: Any) -> tuple[int, int]:
 
 def _form(array: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     return array.shape, strides_in_elements(array), array.itemsize
+
+
+class _ArraysAt:
+    """Arrays at offsets behind an address; they do not keep the memory that they lie in.
+
+    An address that comes back gets the same ones: a pool gives the same memory again and again.
+    """
+
+    def __init__(self, new: Any, parts: Sequence[tuple[int, tuple[int, ...], Any]]) -> None:
+        self._new, self._parts = new, parts
+        self._known: dict[tuple[int, int], list[Any]] = {}
+
+    def __call__(self, memory: Any) -> list[Any]:
+        key = memory.ptr, memory.device_id
+        found = self._known.get(key)
+        if found is None:
+            found = self._made(*key)
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[key] = found
+        return found
+
+    def _made(self, address: int, device: int) -> list[Any]:
+        cuda, arrays = cupy_cuda(), []
+        for offset, shape, dtype in self._parts:
+            nbytes = math.prod(shape) * dtype.itemsize
+            memory = cuda.UnownedMemory(address + offset, nbytes, None, device)
+            arrays.append(self._new(shape, dtype, cuda.MemoryPointer(memory, 0)))
+        return arrays
 
 
 class CupyArrays(NumpyArrays):
@@ -104,9 +140,21 @@ class CupyArrays(NumpyArrays):
         """By their addresses on the device."""
         return list(map(_extent, arrays))
 
-    def carve(self, workspace: Any, offset: int, form: Form) -> Any:
-        """An array of its own on the same memory: a slice takes three views."""
-        return self._new(form[0], self.dtype(form[1]), workspace.data + offset)
+    def carver(self, parts: Sequence[Part]) -> Carver:
+        """Of arrays that keep no memory: those of the addresses met last are kept."""
+        arrays_at = _ArraysAt(self._new, [(o, s, self.dtype(name)) for o, (s, name) in parts])
+        return lambda array: arrays_at(array.data)
+
+    def pooled(self, parts: Sequence[Part], nbytes: int, place: int | None) -> Pooled:
+        """In one piece of CuPy's current allocator, on the current device and stream."""
+        arrays_at = _ArraysAt(self._new, [(o, s, self.dtype(name)) for o, (s, name) in parts])
+        alloc = cupy_cuda().alloc
+
+        def make() -> tuple[Any, Sequence[Any]]:
+            memory = alloc(nbytes)
+            return memory, arrays_at(memory)
+
+        return make
 
     def maker(self, forms: Sequence[Form], place: int | None) -> Maker:
         """From CuPy's current allocator, on the current device and stream."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from autotune.cuda.arrays import pointer, strides_in_elements
+from autotune.cuda.arrays import strides_in_elements
 
 AXES = "bhnd"
 """What the four strides of a tensor are along: batch, head, row, column."""
@@ -70,10 +70,12 @@ class ArgumentStruct:
         try:
             if arrays[0].__class__ is self._torch:
                 for array in arrays:
-                    call.append(array.data_ptr() if array.is_contiguous() else None)
+                    start = array.data_ptr()
+                    call.append(start if array.is_contiguous() else (start, array.stride()))
             else:
                 for array in arrays:
-                    call.append(array.data.ptr if array._c_contiguous else None)
+                    start = array.data.ptr
+                    call.append(start if array._c_contiguous else (start, array.strides))
         except AttributeError:
             if arrays[0].__class__ is self._torch:
                 raise
@@ -83,18 +85,17 @@ class ArgumentStruct:
         return known or self._pack(call, arrays)
 
     def _pack(self, call: list[Any], arrays: Sequence[Any]) -> tuple[bytes, bool]:
-        """The same for a call that is not known: by its scalar and the addresses of its arrays."""
-        packed = None not in call
-        addresses = call[1:] if packed else [pointer(array) for array in arrays]
+        """The same for a call that is not known."""
+        addresses = [each[0] if each.__class__ is tuple else each for each in call[1:]]
+        packed = addresses == call[1:]
         layout = None if packed else tuple(map(strides_in_elements, self._tensors(arrays)))
         start = self._call.pack(*self._order(addresses), call[0])
         rest, aligned = self._rests.get(layout) or self._describe(layout)
         # All addresses in one number: rows are aligned where none has a bit below 16.
         made = start + rest, aligned and not int.from_bytes(start, "little") & self._low_bits
-        if packed:
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            self._known[tuple(call)] = made
+        if len(self._known) >= _KNOWN:
+            self._known.clear()
+        self._known[tuple(call)] = made
         return made
 
     def _describe(self, layout: Any) -> tuple[bytes, bool]:

@@ -7,7 +7,18 @@ from importlib import import_module
 from typing import Any
 
 from autotune.errors import ShapeError
-from autotune.libraries import Form, Maker, carved, extent, reach_into, share_memory
+from autotune.libraries import (
+    Carver,
+    Form,
+    Maker,
+    Part,
+    Pooled,
+    carver_of_views,
+    each_alone,
+    extent,
+    reach_into,
+    share_memory,
+)
 
 
 class TorchTensors:
@@ -79,9 +90,13 @@ class TorchTensors:
         model.untyped_storage().resize_(0)
         return model
 
-    def carve(self, workspace: Any, offset: int, form: Form) -> Any:
-        """A view."""
-        return carved(workspace, offset, form[0], self.dtype(form[1]))
+    def carver(self, parts: Sequence[Part]) -> Carver:
+        """Of views."""
+        return carver_of_views(self, parts)
+
+    def pooled(self, parts: Sequence[Part], nbytes: int, place: int | None) -> Pooled:
+        """Each alone."""
+        return each_alone(self, parts, place)
 
     def widened(self, array: Any) -> Any:
         """A float64 copy as a CuPy array on the same device."""

@@ -256,13 +256,25 @@ def at(pointer: int, shape: Any, dtype: Any, strides: Any = None) -> np.ndarray[
 class Memory:
     """What the pool hands out; given back when nothing refers to it any more."""
 
-    def __init__(self, memory: Any) -> None:
+    def __init__(self, memory: Any, device_id: int | None = None) -> None:
         self.memory, self.offset = memory, 0
+        self.device_id = current().device_id if device_id is None else device_id
         self.ptr = memory.ctypes.data
 
     @property
     def mem(self) -> Memory:
         return self
+
+
+def unowned(address: int, size: int, owner: Any, device_id: int = -1) -> Memory:
+    """Somebody else's memory."""
+    return Memory(at(address, size, np.uint8), device_id)
+
+
+def moved(memory: Memory, offset: int) -> Memory:
+    """In place of the class: as far into the memory as is needed here."""
+    assert offset == 0
+    return memory
 
 
 class MemoryPool:
@@ -515,6 +527,8 @@ class FakeCupy(types.ModuleType):
             "get_device_id": lambda: self.device_id,
             "is_available": lambda: self.device_count > 0,
             "alloc": self.pool.malloc,
+            "UnownedMemory": unowned,
+            "MemoryPointer": moved,
             "MemoryPool": MemoryPool,
         }.items():
             setattr(cuda, name, value)

@@ -210,6 +210,24 @@ def test_a_workspace_takes_the_place_of_temporaries(gpu: Any, torch: Any) -> Non
     np.testing.assert_allclose(bytes_of_torch._array[:192].view("f8"), 2 * (x + y).ravel())
 
 
+def test_no_workspace_is_kept_alive_and_one_at_the_same_address_is_as_good(gpu: Any) -> None:
+    x, y = values()
+    arrays, out = [gpu.asarray(x), gpu.asarray(y)], (gpu.empty((3, 8)), gpu.empty(3))
+    kernel = dispatch(gpu_sum, *arrays)
+    kernel(*arrays, out=out)
+    idle = gpu.pool.used
+    room = gpu.empty(1024, np.uint8)
+    for start in (0, 256, 0, 512):  # bytes
+        workspace = room[start : start + 256]
+        room[...] = 0
+        kernel(*arrays, out=out, workspace=workspace, factor=start + 1.0)
+        found = workspace.get()[:192].view("f8")
+        np.testing.assert_allclose(found, (start + 1.0) * (x + y).ravel())
+        assert np.count_nonzero(room.get()) <= 192
+    del room, workspace
+    assert gpu.pool.used == idle
+
+
 def captured(gpu: Any, work: Callable[[], Any]) -> tuple[Any, Any]:
     """What `work` returned while a graph was captured, and the graph."""
     stream = gpu.cuda.Stream(non_blocking=True)
@@ -269,7 +287,7 @@ def test_memory_that_a_graph_writes_to_stays_alive(gpu: Any) -> None:
     graph.launch()
     assert (total.get() == 6.0).all()
     del total
-    held = 3 * 8 * 8 * 2 + 3 * 8  # total and its temporary, and the residual nobody asked for
+    held = 3 * 8 * 8 + 256 + 3 * 8  # total, the temporary, and the residual nobody asked for
     assert gpu.pool.used == idle + held
     for _ in range(3):
         kernel(x, y)
