@@ -24,7 +24,8 @@ class HostBlas:
 
     def cublasGemmEx(self, *arguments: Any) -> int:  # noqa: N802
         """As cuBLAS has it."""
-        _, op_a, op_b, m, n, k, *rest = arguments
+        plain = [each.value if isinstance(each, ctypes.c_void_p) else each for each in arguments]
+        _, op_a, op_b, m, n, k, *rest = plain
         alpha, a, kind, lda, b, _, ldb, beta, c, _, ldc, compute, _ = rest
         self.calls.append((m, n, k))
         scalar, wide = (
