@@ -71,16 +71,20 @@ class Guarded:
         shape: Sequence[int],
         dtype: npt.DTypeLike,
         *,
-        strided: bool = False,
+        layout: str = "packed",
         allocate: Callable[[int], Array] = empty_bytes,
     ) -> Guarded:
-        """An uninitialised array, aligned as `allocate` does; see `_storage` for the layout."""
+        """An uninitialised array, aligned as `allocate` does; see `_storage` for strides.
+
+        An unaligned one begins one element behind that.
+        """
         kind = np.dtype(dtype)
-        store, order = _storage(tuple(shape)) if strided else (tuple(shape), None)
+        store, order = _storage(tuple(shape)) if layout == "strided" else (tuple(shape), None)
         nbytes = math.prod(store) * kind.itemsize
         raw = allocate(nbytes + 2 * GUARD_BYTES)
-        edges = [raw[:GUARD_BYTES], raw[GUARD_BYTES + nbytes :]]
-        within = raw[GUARD_BYTES : GUARD_BYTES + nbytes]
+        first = GUARD_BYTES + (kind.itemsize if layout == "unaligned" else 0)
+        edges = [raw[:first], raw[first + nbytes :]]
+        within = raw[first : first + nbytes]
         stored = within.view(kind).reshape(store)
         if order is None:
             array = stored

@@ -90,7 +90,8 @@ def problem_from_arrays(
     if len(dtypes) != 1:
         found = ", ".join(sorted(str(dtype) for dtype in dtypes))
         raise ShapeError(f"{operation.name} takes arrays of one dtype, got {found}.")
-    layout = "packed" if all(map(library.packed, arrays)) else "strided"
+    layout = "packed" if all(map(library.aligned, arrays)) else "unaligned"
+    layout = layout if all(map(library.packed, arrays)) else "strided"
     flags = flags_of(operation, options)
     return Problem.of(operation, sizes, dtypes.pop(), layout=layout, **flags)
 

@@ -107,8 +107,7 @@ def make_buffers(
     input that is updated in place (on a GPU, of every input).
     """
     operation = problem.operation
-    strided = problem.layout == "strided"
-    inputs = tuple(_guarded(problem, tensor, strided, memory) for tensor in operation.inputs)
+    inputs = tuple(_guarded(problem, tensor, problem.layout, memory) for tensor in operation.inputs)
     seeds = np.random.SeedSequence(seed).spawn(len(inputs) + 1)
     if operation.sample is not None:
         rng = np.random.default_rng(seeds[-1])
@@ -119,13 +118,14 @@ def make_buffers(
             if gain != 1.0 and is_floating(each.array.dtype):
                 each.array[...] = each.array.astype(np.float64) * gain
     updated = operation.updated
+    fresh = "unaligned" if problem.layout == "unaligned" else "packed"
     positions = {t.name: position for position, t in enumerate(operation.inputs)}
     buffers = Buffers(
         problem=problem,
         seed=seed,
         gain=gain,
         inputs=inputs,
-        fresh=tuple(_guarded(problem, each, False, memory) for each in operation.fresh_outputs),
+        fresh=tuple(_guarded(problem, each, fresh, memory) for each in operation.fresh_outputs),
         scalars=problem.scalars(),
         memory=memory,
         _pristine={positions[name]: inputs[positions[name]].array.copy() for name in updated},
@@ -139,9 +139,9 @@ def make_buffers(
     return buffers
 
 
-def _guarded(problem: Problem, tensor: Tensor, strided: bool, memory: Memory) -> Guarded:
+def _guarded(problem: Problem, tensor: Tensor, layout: str, memory: Memory) -> Guarded:
     shape, dtype = tensor.shape(problem.sizes), array_dtype(problem.element_type(tensor.dtype))
-    return Guarded.empty(shape, dtype, strided=strided, allocate=memory.allocate)
+    return Guarded.empty(shape, dtype, layout=layout, allocate=memory.allocate)
 
 
 def _fill_from_sample(

@@ -13,6 +13,9 @@ Form = tuple[tuple[int, ...], str]
 
 Maker = Callable[[], list[Any]]
 
+VECTOR_BYTES = 16
+"""What a thread of a GPU reads at once at most, from addresses that are multiples of it."""
+
 Part = tuple[int, Form]
 """An array in bytes: where it starts, and its form."""
 
@@ -30,7 +33,7 @@ class Library(Protocol):
         ...
 
     def signature(self, operation: Hashable, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
-        """What tells calls of an operation apart: dtype and place of the first, shapes, contiguity.
+        """What tells calls of an operation apart: dtype and place of the first, shapes, layouts.
 
         That arrays agree in the rest, the kernel checks. Flat: hashed faster than nested tuples.
         """
@@ -46,6 +49,10 @@ class Library(Protocol):
 
     def packed(self, array: Any) -> bool:
         """Whether an array is C-contiguous."""
+        ...
+
+    def aligned(self, array: Any) -> bool:
+        """Whether an array begins where VECTOR_BYTES can be read at once, if that matters there."""
         ...
 
     def writeable(self, array: Any) -> bool:
@@ -115,6 +122,10 @@ class NumpyArrays:
     def packed(self, array: Any) -> bool:
         """By its flags."""
         return bool(array.flags.c_contiguous)
+
+    def aligned(self, array: Any) -> bool:
+        """Always: a CPU reads vectors from anywhere, and NumPy takes long to tell an address."""
+        return True
 
     def writeable(self, array: Any) -> bool:
         """By its flags."""

@@ -12,6 +12,7 @@ from autotune.errors import DeclarationError
 from autotune.inputs import make_buffers
 from autotune.model import Operation, Problem
 from autotune.model.operation import parse_tensors
+from autotune_tuning_db import LAYOUTS
 
 
 def make_operation(inputs: str, outputs: str, dims: str, **fields: Any) -> Operation:
@@ -77,6 +78,14 @@ def test_strided_inputs_have_the_same_shape_in_another_order() -> None:
     assert buffers.damage() is None
 
 
+def test_unaligned_arrays_begin_one_element_behind_an_aligned_address() -> None:
+    buffers = make_buffers(Problem.of(MATRIX, SHAPE, layout="unaligned"))
+    for array in (*buffers.input_arrays, *buffers.output_arrays):
+        assert array.flags.c_contiguous
+        assert array.ctypes.data % ALIGNMENT == array.itemsize
+    assert buffers.damage() is None
+
+
 def test_outputs_start_poisoned() -> None:
     (y,) = make_buffers(Problem.of(MATRIX, SHAPE)).output_arrays
     assert np.isnan(y).all()
@@ -85,7 +94,7 @@ def test_outputs_start_poisoned() -> None:
     assert (numbers == np.iinfo(np.int16).max).all()
 
 
-@pytest.mark.parametrize("layout", ["packed", "strided"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_was_changed_is_named(layout: str) -> None:
     buffers = make_buffers(Problem.of(MATRIX, SHAPE, layout=layout))
     assert buffers.damage() is None
@@ -93,7 +102,7 @@ def test_what_was_changed_is_named(layout: str) -> None:
     assert buffers.damage() == "changed its input q"
 
 
-@pytest.mark.parametrize("layout", ["packed", "strided"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("offset", ["before", "behind"])
 def test_writing_past_an_end_is_noticed(layout: str, offset: str) -> None:
     buffers = make_buffers(Problem.of(IN_PLACE, (10,), layout=layout))
@@ -106,7 +115,7 @@ def test_writing_past_an_end_is_noticed(layout: str, offset: str) -> None:
 
 
 def test_writing_into_the_gaps_of_a_strided_vector_is_noticed() -> None:
-    guarded = Guarded.empty((8,), np.float32, strided=True)
+    guarded = Guarded.empty((8,), np.float32, layout="strided")
     assert guarded.intact()
     base = np.lib.stride_tricks.as_strided(guarded.array, (16,), (4,))
     base[3] = 0.0
@@ -144,8 +153,8 @@ def test_a_sample_that_does_not_fit_is_named(given: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (7, 1)])
 def test_any_shape_can_be_had(shape: tuple[int, ...]) -> None:
     assert empty_aligned(shape, np.float32).shape == shape
-    for strided in (False, True):
-        guarded = Guarded.empty(shape, np.float32, strided=strided)
+    for layout in LAYOUTS:
+        guarded = Guarded.empty(shape, np.float32, layout=layout)
         guarded.array[...] = 1.0
         assert guarded.array.shape == shape
         assert guarded.intact()

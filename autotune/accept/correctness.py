@@ -32,7 +32,7 @@ class Case:
     def __str__(self) -> str:
         words = [short_shape(self.problem.operation, self.problem.sizes)]
         words += [f"inputs times {self.gain:g}"] if self.gain != 1.0 else []
-        words += ["not packed"] if self.problem.layout != "packed" else []
+        words += [self.problem.layout] if self.problem.layout != "packed" else []
         return ", ".join(words)
 
 

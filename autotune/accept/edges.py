@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from autotune.errors import UserError
 from autotune.model import Problem
+from autotune_tuning_db import LAYOUTS
 
 LENGTHS = (0, 1, 7, 65, 129)
 """Of the operation's size: none, one, shorter than any tile, and one more than a tile or two."""
@@ -20,12 +21,16 @@ def edge_problems(problem: Problem) -> tuple[Problem, ...]:
     """The problem at the edges of its operation's size, all else the same; each once.
 
     The size is the operation's first axis group, or all its dims when it declares none; of further
-    axes each is tried at 1. Sizes that break the operation's rules are left out. The last one has
-    the problem's flags on arrays that are not packed.
+    axes each is tried at 1. Sizes that break the operation's rules are left out. The last two
+    are on arrays that are packed but not aligned, and that are not packed.
     """
     found = [p for sizes in _edges(problem) for p in _at(problem, sizes)]
-    strided = [replace(each, layout="strided") for each in _at(problem, _size(problem, 65))]
-    return tuple(dict.fromkeys((*found, *strided)))
+    unusual = [
+        replace(each, layout=layout)
+        for each in _at(problem, _size(problem, 65))
+        for layout in LAYOUTS[1:]
+    ]
+    return tuple(dict.fromkeys((*found, *unusual)))
 
 
 def _edges(problem: Problem) -> Iterator[dict[str, int]]:

@@ -11,6 +11,7 @@ from typing import Any
 from autotune.cuda.streams import cupy_cuda
 from autotune.errors import ShapeError
 from autotune.libraries import (
+    VECTOR_BYTES,
     Carver,
     Form,
     Maker,
@@ -116,11 +117,16 @@ class CupyArrays(NumpyArrays):
         for array in arrays:
             parts.append(array.shape)
             parts.append(array._c_contiguous)  # `flags` would build an object for it
+            parts.append(array.data.ptr % VECTOR_BYTES == 0)
         return tuple(parts)
 
     def place(self, array: Any) -> int | None:
         """The device that its memory is on."""
         return int(array.data.device_id)
+
+    def aligned(self, array: Any) -> bool:
+        """By its address on the device."""
+        return int(array.data.ptr) % VECTOR_BYTES == 0
 
     def writeable(self, array: Any) -> bool:
         """Always: CuPy knows no read-only arrays."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from autotune.errors import ShapeError
 from autotune.libraries import (
+    VECTOR_BYTES,
     Carver,
     Form,
     Maker,
@@ -36,6 +37,7 @@ class TorchTensors:
         for tensor in arrays:
             parts.append(tensor.shape)
             parts.append(tensor.is_contiguous())
+            parts.append(tensor.data_ptr() % VECTOR_BYTES == 0)
         return tuple(parts)
 
     def place(self, array: Any) -> int | None:
@@ -52,6 +54,10 @@ class TorchTensors:
     def packed(self, array: Any) -> bool:
         """Whether it is contiguous."""
         return bool(array.is_contiguous())
+
+    def aligned(self, array: Any) -> bool:
+        """By its address; always on a CPU."""
+        return array.device.type == "cpu" or int(array.data_ptr()) % VECTOR_BYTES == 0
 
     def writeable(self, array: Any) -> bool:
         """torch knows no read-only tensors."""

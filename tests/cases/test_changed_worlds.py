@@ -147,7 +147,7 @@ def test_strides_are_part_of_the_key(arrays: Callable[[], Any], origin: str) -> 
 
 
 def test_a_misaligned_array_is_served_like_any_and_right() -> None:
-    """It is no other entry: to look would cost every call that resolves from arrays."""
+    """On a CPU it is no other entry: to look would cost every call that resolves from arrays."""
     tuned()
     x = np.zeros(4 * 1024 + 1, "uint8")[1:].view("float32")
     x[:] = np.arange(1024)

@@ -433,3 +433,15 @@ def test_residuals_beside_given_outputs_are_made_where_the_arrays_are(gpu: Any) 
     total, peak = dispatch(gpu_sum, *arrays)(*arrays, out=out, residuals=True)
     assert total is out
     assert peak.data.device_id == 1
+
+
+def test_arrays_that_begin_between_vectors_are_of_a_class_of_their_own(gpu: Any) -> None:
+    x, y = values()
+    aligned, longer = [gpu.asarray(x), gpu.asarray(y)], gpu.empty(x.size + 1)
+    between = longer[1:].reshape(x.shape)
+    between[...] = gpu.asarray(x)
+    for _ in range(2):
+        assert dispatch(gpu_sum, *aligned).problem.layout == "packed"
+        kernel = dispatch(gpu_sum, between, aligned[1])
+        assert kernel.problem.layout == "unaligned"
+        np.testing.assert_allclose(kernel(between, aligned[1]).get(), 2 * (x + y))

@@ -40,7 +40,6 @@ class Case:
     layout: str = "packed"
     scale: float | None = None
     gain: float = 1.0  # of all inputs
-    shifted: bool = False  # every array starts one element behind an aligned address
 
     @classmethod
     def of(cls, shape: tuple[int, ...], **unusual: Any) -> Case:
@@ -53,7 +52,6 @@ class Case:
         words += [f"gain{self.gain:g}"] if self.gain != 1 else []
         words += ["causal"] if self.causal else []
         words += ["residual"] if self.residual else []
-        words += ["shifted"] if self.shifted else []
         return "-".join((*words, *([self.layout] if self.layout != "packed" else [])))
 
 
@@ -81,7 +79,7 @@ SCALES = (
     Case.of((1, 1, 1, 129, 129, 64), scale=0.0, causal=True),
 )
 REPEATED = Case.of((1, 2, 1, 300, 333, 64), causal=True)
-SHIFTED = Case.of((2, 1, 1, 150, 150, 64), shifted=True)
+UNALIGNED = Case.of((2, 1, 1, 150, 150, 64), layout="unaligned")
 
 
 def magnitudes(dtype: str) -> Case:
@@ -239,12 +237,6 @@ def _bound(candidate: Candidate, device: Any, memory: Memory) -> Bound:
 def _buffers(case: Case, problem: Problem, memory: Memory) -> Buffers:
     """Buffers with the case's scale and magnitudes; out and lse follow from q, k and v."""
     buffers = make_buffers(problem, memory=memory)
-    if case.shifted:
-        buffers = replace(
-            buffers,
-            inputs=tuple(_shifted(each, memory) for each in buffers.inputs),
-            fresh=tuple(_shifted(each, memory) for each in buffers.fresh),
-        )
     names = [tensor.name for tensor in problem.operation.inputs]
     arrays = dict(zip(names, buffers.input_arrays, strict=True))
     for name in {"q", "k", "v", "grad_out"} & arrays.keys():
@@ -261,17 +253,3 @@ def _fill_residuals(arrays: Mapping[str, Any], problem: Problem, scale: float) -
     wide = [arrays[name].astype("float64") for name in ("q", "k", "v")]
     out, lse = attention.reference(*wide, **problem.flags, scale=scale)
     arrays["out"][...], arrays["lse"][...] = out, lse
-
-
-def _shifted(each: Guarded, memory: Memory) -> Guarded:
-    """The same values, one element behind where they were: guards on both sides again."""
-    array = each.array
-    size, item = array.size, array.dtype.itemsize
-    longer = Guarded.empty((size + 2,), array.dtype, allocate=memory.allocate)
-    guards = tuple(longer.array[edge : edge + 1].view("uint8") for edge in (0, size + 1))
-    for guard in guards:
-        guard[...] = 0xA5
-    inner = longer.array[1 : size + 1].reshape(array.shape)
-    inner[...] = array
-    assert item > 1
-    return Guarded(inner, (*longer._edges, *guards))

@@ -9,8 +9,8 @@ from contract import (
     REPEATED,
     SCALES,
     SHAPES,
-    SHIFTED,
     SMALL,
+    UNALIGNED,
     Candidate,
     Case,
     candidates,
@@ -70,7 +70,7 @@ def test_large_magnitudes(candidate: Candidate, device: Any, memory: Any) -> Non
     check(candidate, device, memory)
 
 
-@pytest.mark.parametrize("candidate", list(candidates((SHIFTED,), ARRANGED)), ids=str)
+@pytest.mark.parametrize("candidate", list(candidates((UNALIGNED,), ARRANGED)), ids=str)
 def test_unaligned_addresses(candidate: Candidate, device: Any, memory: Any) -> None:
     check(candidate, device, memory)
 

@@ -35,7 +35,7 @@ SHAPES = (
     case((1, 4, 2, 0, 64)),
     case((1, 4, 2, 200, 64), scale=-0.3),
     case((1, 4, 2, 200, 64), scale=0.0),
-    case((2, 2, 1, 150, 64), shifted=True),
+    case((2, 2, 1, 150, 64), layout="unaligned"),
 )
 REPEATED = case((1, 8, 2, 3000, 64))
 LOUD = case((1, 4, 2, 300, 64), gain=30.0)

@@ -9,8 +9,8 @@ from contract import (
     REPEATED,
     SCALES,
     SHAPES,
-    SHIFTED,
     SMALL,
+    UNALIGNED,
     Candidate,
     Case,
     candidates,
@@ -38,7 +38,7 @@ def _long() -> list[Candidate]:
 
 
 def _forwards() -> list[Candidate]:
-    return [each for each in candidates((SHIFTED,), TILED) if each.operation == "attention"]
+    return [each for each in candidates((UNALIGNED,), TILED) if each.operation == "attention"]
 
 
 @pytest.mark.parametrize("candidate", list(candidates(SHAPES, TILED, share=2)), ids=str)

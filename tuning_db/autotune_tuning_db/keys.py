@@ -11,8 +11,9 @@ from urllib.parse import quote, unquote
 
 Scalar = bool | int | float | str
 
-LAYOUTS = ("packed", "strided")
-"""`packed`: every array is C-contiguous; `strided`: anything else."""
+LAYOUTS = ("packed", "unaligned", "strided")
+"""`packed`: every array is C-contiguous and begins where 16 bytes can be read at once; `unaligned`:
+one begins elsewhere; `strided`: anything else."""
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:\-]*\Z")
 _DTYPE = re.compile(r"[a-z][a-z0-9_]*\Z")
