@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -27,6 +28,12 @@ LOUD_BOUND = 0.05
 what is rounded: they are to show what overflows. How accurate it is, the others tell."""
 
 Outputs = tuple[Array, ...]
+
+MakeCall = Callable[[Callable[[], Any]], Any]
+"""Makes a call, and returns what it returns."""
+
+Run = Callable[[MakeCall], Outputs]
+"""Has a call made, and copies its outputs at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +96,15 @@ class Gate:
         return self.buffers.nbytes <= CHEAP_BYTES
 
     def check(
-        self, executable: Executable, first_call: Callable[[Callable[[], Any]], Any] | None = None
+        self,
+        executable: Executable,
+        first_call: MakeCall | None = None,
+        later_run: Callable[[Run], Outputs] | None = None,
     ) -> Verdict:
         """Run a candidate on poisoned outputs and judge it.
 
-        `first_call` is given the very first call to make, so that a caller can time it. Raises
-        whatever the candidate raises.
+        `first_call` is given the very first call to make, and `later_run` the runs after it, so
+        that a caller can time them. Raises whatever the candidate raises.
         """
         outputs = run_once(executable, self.buffers, first_call)
         verdict = self.judge(outputs)
@@ -103,10 +113,10 @@ class Gate:
         if is_deterministic(executable.variant):
             verdict = replace(verdict, repeats=outputs)
         if verdict.repeats or self._second is None:
-            verdict = self.judge_again(self._run(executable, self.buffers), verdict)
+            verdict = self.judge_again(self._run(executable, self.buffers, later_run), verdict)
         if self._second is not None and verdict.passed:
             buffers, expected = self._second
-            again = judge(self._run(executable, buffers), expected, buffers)
+            again = judge(self._run(executable, buffers, later_run), expected, buffers)
             if buffers.gain == self.gain:
                 return _worse(verdict, again) if again.passed else again
             if not again.passed:
@@ -145,9 +155,12 @@ class Gate:
         """Judge outputs that a candidate has just left, and what it did to everything else."""
         return judge(outputs, self.expected, self.buffers)
 
-    def _run(self, executable: Executable, buffers: Buffers) -> Outputs:
+    def _run(
+        self, executable: Executable, buffers: Buffers, watch: Callable[[Run], Outputs] | None
+    ) -> Outputs:
         self._occupy()
-        return run_once(executable, buffers)
+        run = partial(run_once, executable, buffers)
+        return watch(run) if watch is not None else run()
 
     def _expected(self, buffers: Buffers) -> tuple[Expected, ...]:
         return expected_outputs(buffers, conditioned=self.conditioned)
@@ -179,7 +192,7 @@ class Gate:
 def run_once(
     executable: Executable,
     buffers: Buffers,
-    make_call: Callable[[Callable[[], Any]], Any] | None = None,
+    make_call: MakeCall | None = None,
 ) -> Outputs:
     """One call on restored inputs and poisoned outputs; returns the outputs as they stand then."""
     buffers.reset()

@@ -23,8 +23,8 @@ _PREPARATION = 0.25
 _PREPARED_BYTES = 1e9
 _TRIAL_OVERHEAD = 0.25
 _RACE = 3.0
-_LOOKS = 3
-"""Calls of a default that is far slower than the best: the gate's and one that is timed."""
+_LOOKS = 2
+"""Calls of a default that is far slower than the best."""
 
 _CALLS = 20
 _LONGEST_TRIAL = 2.0

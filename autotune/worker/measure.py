@@ -21,6 +21,12 @@ from autotune.worker.session import Built, Session
 PAUSE_SECONDS = 0.2
 """Before a disturbed measurement is repeated."""
 
+FAR_BEHIND = 30.0
+"""Times the incumbent's median: no mode and no warming up makes up for so much."""
+
+LONG_SECONDS = 0.1
+"""Calls that take less are timed in any case: that is soon done."""
+
 UNNOTICED_BYTES = 16 << 20
 """By which the peak of a process moves without any doing of the candidate's."""
 
@@ -75,7 +81,11 @@ def _measured(session: Session, job: Job, timed: bool) -> Outcome:
         session.note_compiled(problem, variant)
         outcome = _with_verdict(outcome, built)
         if built.verdict.passed and timed:
-            outcome = _timed(session, gate, built, job, outcome)
+            seconds = _far_behind(built, job)
+            if seconds is None:
+                outcome = _timed(session, gate, built, job, outcome)
+            else:
+                outcome = _glanced(session, gate, built, job, outcome, seconds)
         session.bench.synchronize()
     except BaseException as error:
         outcome = _failed(session, outcome, error)
@@ -127,6 +137,37 @@ def _with_verdict(outcome: Outcome, built: Built) -> Outcome:
         error_bound=verdict.bound,
         compile_seconds=built.compile_seconds,
         first_call_seconds=built.first_call_seconds,
+    )
+
+
+def _far_behind(built: Built, job: Job) -> float | None:
+    """What a call takes of a candidate so slow that the calls for the gate tell enough.
+
+    Two calls at least say so: the first may have compiled, or met a stall.
+    """
+    if job.incumbent is None or built.later_seconds is None:
+        return None
+    fastest = min(built.first_call_seconds, built.later_seconds)
+    behind = fastest > max(FAR_BEHIND * job.incumbent, LONG_SECONDS)
+    return built.later_seconds if behind else None
+
+
+def _glanced(
+    session: Session, gate: Gate, built: Built, job: Job, outcome: Outcome, seconds: float
+) -> Outcome:
+    """A candidate that is far behind: neither warmed up nor sampled, which takes seconds a call."""
+    late = session.written_late(gate, built)
+    if late is not None:
+        return replace(outcome, status="wrong", reason=f"went wrong under repetition: {late}")
+    facts = {"mode": job.mode, "seed": job.seed, "stop": "far behind", "warm_up_calls": 1}
+    return replace(
+        outcome,
+        status="dropped",
+        samples=(seconds,),
+        median=seconds,
+        low=seconds,
+        high=seconds,
+        circumstances=facts,
     )
 
 

@@ -19,7 +19,7 @@ from autotune.inputs import Buffers, make_buffers
 from autotune.model import Problem, Variant
 from autotune.reach import reach_of
 from autotune.registry import registry
-from autotune.verify import Gate, Outputs, Verdict, call_arguments, collect_outputs, run_once
+from autotune.verify import Gate, Outputs, Run, Verdict, call_arguments, collect_outputs, run_once
 from autotune.worker.protocol import NOBODY, PREPARING, Mode, Status, call_limit
 from autotune_tuning_db import ProblemKey
 
@@ -34,7 +34,10 @@ _NO_MEMORY = ("out of memory", "out_of_memory", "cannot allocate memory", "bad_a
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A candidate that was built and checked; seconds to compile, and of its first call."""
+    """A candidate that was built and checked; seconds to compile, and of its first call.
+
+    `later_seconds` are those of the fastest call after it, if there was one.
+    """
 
     executable: Executable
     verdict: Verdict
@@ -42,6 +45,8 @@ class Built:
     first_call_seconds: float
     limit: float
     """Seconds that a call of it may take from now on."""
+
+    later_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +177,14 @@ class Session:
                 self.say("checking", call_limit(time_limit, first))
                 return result
 
-            verdict = gate.check(executable, timed)
+            later: list[float] = []
+            wait = None if gate.memory.concurrent else self.bench.synchronize
+            timed_later = _timing(later, wait)
+            verdict = gate.check(executable, timed, timed_later)
             self._suspect = not verdict.passed
             limit = call_limit(time_limit, first)
-            return Built(executable, verdict, build + compiling(), first, limit)
+            seconds = min(later, default=None)
+            return Built(executable, verdict, build + compiling(), first, limit, seconds)
 
     def thread_record(self, executable: Executable) -> ThreadRecord | None:
         """Where a candidate's threads run; asked once for each setting, which takes a while."""
@@ -204,10 +213,8 @@ class Session:
 
         One at least, and `most` while they take little: what fails now and then is found here.
         """
-        self.say("checking", built.limit)
-        late = gate.written_late(self._wait)
+        late = self.written_late(gate, built)
         if late is not None:
-            self._suspect = True
             return Rechecked(replace(built.verdict, passed=False, reason=late), None)
         started, peak, verdict = perf_counter(), None, built.verdict
         for _ in range(most):
@@ -218,6 +225,14 @@ class Session:
             if self._suspect or perf_counter() - started > RECHECK_SECONDS:
                 break
         return Rechecked(verdict, peak)
+
+    def written_late(self, gate: Gate, built: Built) -> str | None:
+        """What a candidate still writes to now that its calls have returned, in words."""
+        self.say("checking", built.limit)
+        late = gate.written_late(self._wait)
+        if late is not None:
+            self._suspect = True
+        return late
 
     def _wait(self) -> None:
         """Until what calls have started and not waited for shows."""
@@ -263,6 +278,28 @@ class Session:
             return Failed("crashed", why)
         self.bench.memory.release()
         return failed
+
+
+def _timing(into: list[float], wait: Callable[[], None] | None) -> Callable[[Run], Outputs]:
+    """Watches runs for the seconds of their calls; `wait` for a device that works beside."""
+
+    def watch(run: Run) -> Outputs:
+        times: list[float] = []
+
+        def stamped(call: Callable[[], Any]) -> Any:
+            times.append(perf_counter())
+            result = call()
+            times.append(perf_counter())
+            return result
+
+        outputs = run(stamped)
+        if wait is not None:  # after the copies: before them it would hide what comes too late
+            wait()
+            times.append(perf_counter())
+        into.append(times[-1] - times[0])
+        return outputs
+
+    return watch
 
 
 def failure(error: BaseException) -> Failed:

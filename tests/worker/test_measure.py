@@ -89,6 +89,22 @@ def test_a_candidate_that_cannot_win_is_dropped_early(bench: Bench) -> None:
     assert len(outcome.samples) == 1
 
 
+def test_one_that_is_far_behind_is_not_called_again_to_be_timed(bench: Bench) -> None:
+    outcome = bench.measure("very_slow", incumbent=0.001)
+    assert (outcome.status, outcome.circumstances["stop"]) == ("dropped", "far behind")
+    assert outcome.samples == (outcome.median,)
+    assert outcome.median == pytest.approx(0.15, rel=0.5)
+    assert bench.measure("very_slow", incumbent=0.1).circumstances["stop"] != "far behind"
+    assert bench.measure("very_slow").status in MEASURED
+
+
+def test_one_bad_first_call_does_not_put_a_candidate_far_behind(bench: Bench) -> None:
+    bench.worker.renew()
+    outcome = bench.measure("jit_fast", incumbent=0.01)
+    assert outcome.first_call_seconds >= 0.5
+    assert outcome.status in MEASURED, outcome.reason
+
+
 def test_in_place_operations_start_from_fresh_inputs_every_time(bench: Bench) -> None:
     for variant in ("multiply", "add"):
         outcome = bench.measure(variant, "double")

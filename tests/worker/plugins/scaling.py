@@ -172,6 +172,12 @@ def plain_slow(x):
     return x * 2
 
 
+@variant(scale, "very_slow")
+def very_slow(x):
+    time.sleep(0.15)
+    return x * 2
+
+
 @numba.njit(parallel=True, nogil=True)
 def _scale(x, y, scratch):
     for i in numba.prange(x.size):
