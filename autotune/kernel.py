@@ -135,7 +135,7 @@ class Kernel:
                 options = {"residuals": residuals, "workspace": workspace, **scalars}
                 return run_on_views(self, inputs, out, **options)
             binding, given = self._checked(inputs, out)
-        values = self.problem.scalars(self._named_scalars(scalars)) if scalars else self._scalars
+        values = self._values(scalars) if scalars else self._scalars
         if workspace is not None:
             self._layout().check(binding.library, workspace, self.operation)
         if given or self._updates:
@@ -273,12 +273,16 @@ class Kernel:
             return tuple(results) if len(results) > 1 else results[0]
         return tuple([results[index] for index in self._returned])
 
-    def _named_scalars(self, given: dict[str, float | None]) -> dict[str, float | None]:
-        names = list(self.problem.operation.scalars)
-        for name in given:
+    def _values(self, given: dict[str, float | None]) -> tuple[float, ...]:
+        """The scalars of a call, those of the kernel where it gives none."""
+        names = self.problem.operation.scalars
+        plain = True
+        for name, value in given.items():
             if name not in names:
-                raise UnknownNameError(f"scalar of {self.operation}", name, names)
-        return {**dict(zip(names, self._scalars, strict=True)), **given}
+                raise UnknownNameError(f"scalar of {self.operation}", name, list(names))
+            plain = plain and value.__class__ is float
+        named: dict[str, Any] = {**dict(zip(names, self._scalars, strict=True)), **given}
+        return tuple(named.values()) if plain else self.problem.scalars(named)
 
     def _run_next_best(
         self,

@@ -25,12 +25,19 @@ from autotune.libraries import (
 )
 
 _KNOWN = 64  # addresses whose arrays are kept
+_of_torch: set[type] = set()  # classes of arrays that turned out not to be CuPy's
 
 
 def pointer(array: Any) -> int:
     """Device address of the first element of a CuPy array or a torch tensor."""
-    of_torch = getattr(array, "data_ptr", None)
-    address: int = array.data.ptr if of_torch is None else of_torch()
+    kind: Any = array.__class__
+    try:
+        address: int = array.data_ptr() if kind in _of_torch else array.data.ptr
+    except AttributeError:
+        if kind in _of_torch:
+            raise
+        address = array.data_ptr()
+        _of_torch.add(kind)
     return address
 
 
