@@ -11,7 +11,7 @@ from autotune.cuda.nvrtc import compile_clock
 from autotune.model import Config, Problem
 from autotune.registry import registry
 from autotune.worker.protocol import Job, Outcome
-from autotune.worker.session import failure
+from autotune.worker.failures import failure
 from autotune_tuning_db import ProblemKey
 
 

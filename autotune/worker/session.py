@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from errno import ENOMEM
 from mmap import mmap
 from time import perf_counter, sleep
 from typing import Any
@@ -13,14 +12,14 @@ from typing import Any
 from autotune.bench import Bench, Timer
 from autotune.compiled import kept_for, use_of
 from autotune.device.threads import ThreadRecord, ThreadSettings
-from autotune.errors import AutotuneError
 from autotune.execution import Executable
 from autotune.inputs import Buffers, make_buffers
 from autotune.model import Problem, Variant
 from autotune.reach import reach_of
 from autotune.registry import registry
 from autotune.verify import Gate, Outputs, Run, Verdict, call_arguments, collect_outputs, run_once
-from autotune.worker.protocol import NOBODY, PREPARING, Mode, Status, call_limit
+from autotune.worker.failures import Failed, failure
+from autotune.worker.protocol import NOBODY, PREPARING, Mode, call_limit
 from autotune_tuning_db import ProblemKey
 
 BEAT_SECONDS = 0.5
@@ -29,7 +28,6 @@ PREPARATION = 4.0
 
 RECHECKS, RECHECK_SECONDS = 3, 0.02
 LATE_SECONDS = 0.01
-_NO_MEMORY = ("out of memory", "out_of_memory", "cannot allocate memory", "bad_alloc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +53,6 @@ class Rechecked:
 
     verdict: Verdict
     peak_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """What a candidate that raised comes to, and whether it is memory that it lacked."""
-
-    status: Status
-    reason: str
-    out_of_memory: bool = False
 
 
 class Session:
@@ -300,34 +289,3 @@ def _timing(into: list[float], wait: Callable[[], None] | None) -> Callable[[Run
         return outputs
 
     return watch
-
-
-def failure(error: BaseException) -> Failed:
-    """Status and one-line reason for what a candidate raised; lets go of its frames and arrays."""
-    _forget_frames(error)
-    gc.collect()
-    text = next(iter(str(error).splitlines()), "")
-    if is_memory(error):
-        return Failed(
-            "failed", f"ran out of memory ({text})" if text else "ran out of memory", True
-        )
-    if isinstance(error, AutotuneError):
-        return Failed("failed", text)
-    return Failed("failed", f"raised {type(error).__name__}" + (f": {text}" if text else ""))
-
-
-def is_memory(error: BaseException | None) -> bool:
-    """Whether an error, or one that led to it, says that memory ran out."""
-    while error is not None:
-        text = str(error).lower()
-        lacking = any(words in text for words in _NO_MEMORY)
-        if isinstance(error, MemoryError) or getattr(error, "errno", None) == ENOMEM or lacking:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-def _forget_frames(error: BaseException | None) -> None:
-    while error is not None:
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__

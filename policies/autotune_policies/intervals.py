@@ -47,16 +47,16 @@ def order_ranks(count: int, confidence: float = CONFIDENCE) -> tuple[int, float]
     section 7.1). k is the largest rank that covers `confidence`; fewer than 6 samples cannot
     cover 95%, and then k = 1 and the coverage says so.
     """
-    tail = 2.0**-count
-    below = tail
-    rank = 1
+    tail = below = term = 1  # of 2^count, in whole numbers: floats end at 2^1023
+    rank, all_of_them = 1, 1 << count
     while rank < (count + 1) // 2:
-        tail += math.comb(count, rank) * 2.0**-count
-        if 1.0 - 2.0 * tail < confidence:
+        term = term * (count - rank + 1) // rank
+        tail += term
+        if 1.0 - 2.0 * (tail / all_of_them) < confidence:
             break
         below = tail
         rank += 1
-    return rank, max(0.0, 1.0 - 2.0 * below)
+    return rank, max(0.0, 1.0 - 2.0 * (below / all_of_them))
 
 
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> Interval:

@@ -15,7 +15,8 @@ from autotune.plugins import load_file
 from autotune.registry import registry
 from autotune.worker.measure import measure
 from autotune.worker.protocol import Job, call_limit
-from autotune.worker.session import Session, failure
+from autotune.worker.failures import failure
+from autotune.worker.session import Session
 
 
 class FakeEvictor:
