@@ -80,7 +80,7 @@ class Bench(Protocol):
         ...
 
     def change_over(self, timer: Timer) -> None:
-        """Before a sample of another candidate than the one before: end what that has left."""
+        """Before a candidate on another runtime of threads than the one before: let those rest."""
         ...
 
     def occupy(self) -> None:

@@ -90,6 +90,7 @@ def beside(
         seed=2,
         precision=0.0,
         min_rounds=30,
+        max_rounds=3000,
         budget=2.5,
     )
     first: list[float] = []

@@ -19,7 +19,7 @@ from autotune_policies import Choice, Race
 FINAL_SHARE = 0.7
 """Of the time for racing, when there is a heat."""
 
-HEAT_LEAST, HEAT_MOST, FINAL_LEAST, FINAL_MOST = 6, 24, 10, 200
+HEAT_LEAST, HEAT_MOST, FINAL_LEAST, FINAL_MOST = 6, 100, 10, 3000
 """Rounds."""
 
 LEG_SECONDS, LEGS_AT_MOST = 2.5, 5

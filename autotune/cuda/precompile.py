@@ -10,8 +10,8 @@ from autotune.cuda.ahead import compiling_for
 from autotune.cuda.nvrtc import compile_clock
 from autotune.model import Config, Problem
 from autotune.registry import registry
-from autotune.worker.protocol import Job, Outcome
 from autotune.worker.failures import failure
+from autotune.worker.protocol import Job, Outcome
 from autotune_tuning_db import ProblemKey
 
 

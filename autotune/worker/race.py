@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from autotune.bench import Timer
 from autotune.limits import physical_limit
 from autotune.model import Config
+from autotune.reach import reach_of
 from autotune.registry import registry
 from autotune.statistics import ratio_interval
 from autotune.timing import impossible
@@ -22,10 +23,11 @@ from autotune.worker.session import Built, Session
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A candidate in the race."""
+    """A candidate in the race; `runtime` names an OpenMP runtime that is not everyone's."""
 
     built: Built
     timer: Timer
+    runtime: str
 
 
 class _DisqualifiedError(Exception):
@@ -38,6 +40,10 @@ class _DisqualifiedError(Exception):
 
 RECHECKS = 8
 """Of an entrant after the race, while they take little."""
+
+_EVERYONES = "gcc"  # numba's threads are GNU's as well
+
+_CHECKS = 16  # for each doubling of the rounds: to see if a race is decided takes time itself
 
 _MOST_IN_A_STALL = 5
 """Times the wanted rounds, of kernels so short that many more fit."""
@@ -67,13 +73,15 @@ def _raced(session: Session, job: RaceJob) -> RaceOutcome:
         before = session.bench.read()
         order = random.Random(job.seed)
         rounds: list[list[float]] = []
-        span = time.perf_counter() + session.bench.stall_seconds
+        span, runtime = time.perf_counter() + session.bench.stall_seconds, ""
         while not over(rounds, job, time.perf_counter() - started, span - time.perf_counter()):
             times = [0.0] * len(entrants)
             for current in order.sample(range(len(entrants)), len(entrants)):
                 session.work_on(current)
                 session.live()
-                session.bench.change_over(entrants[current].timer)
+                if entrants[current].runtime != runtime:
+                    session.bench.change_over(entrants[current].timer)
+                    runtime = entrants[current].runtime
                 times[current] = entrants[current].timer()
             session.work_on(None)
             rounds.append(times)
@@ -115,7 +123,8 @@ def _enter(session: Session, gate: Gate, job: RaceJob, position: int) -> Entrant
         raise _DisqualifiedError(RaceOutcome("wrong", built.verdict.reason, culprit=position))
     timer = session.timer(gate, built.executable, job.mode)
     timer()
-    return Entrant(built, timer)
+    openmp = reach_of(variant).openmp
+    return Entrant(built, timer, "" if openmp == _EVERYONES else openmp)
 
 
 def _check_again(
@@ -142,7 +151,9 @@ def over(rounds: Sequence[Sequence[float]], job: RaceJob, spent: float, stall: f
     if stall > 0.0 and spent < job.budget and len(rounds) < _MOST_IN_A_STALL * job.max_rounds:
         return False
     return bool(rounds) and (
-        len(rounds) >= job.max_rounds or spent >= job.budget or decided(rounds, job)
+        len(rounds) >= job.max_rounds
+        or spent >= job.budget
+        or (len(rounds) % max(len(rounds) // _CHECKS, 1) == 0 and decided(rounds, job))
     )
 
 

@@ -287,7 +287,7 @@ def test_a_final_with_time_left_is_run_in_several_processes(bench: Bench) -> Non
         return 4.1e-4 if job.variant == "plain" else tiled_wins(job)
 
     (result,) = bench.campaign(answer=close, budget=60.0).run().results
-    assert [race.max_rounds for race in bench.worker.races] == [200 // 5] * 5
+    assert [race.max_rounds for race in bench.worker.races] == [3000 // 5] * 5
     assert all(race.entrants == bench.worker.races[0].entrants for race in bench.worker.races)
     assert bench.worker.renewed == 4
     rows = [row for row in bench.store.trials() if row.stage == "race"]

@@ -13,9 +13,9 @@ from autotune.errors import UserError
 from autotune.model import Problem
 from autotune.plugins import load_file
 from autotune.registry import registry
+from autotune.worker.failures import failure
 from autotune.worker.measure import measure
 from autotune.worker.protocol import Job, call_limit
-from autotune.worker.failures import failure
 from autotune.worker.session import Session
 
 
