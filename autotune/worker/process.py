@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import psutil
 
+from autotune.worker.guard import Guard
 from autotune.worker.messages import Message, from_line, to_line
 from autotune.worker.protocol import NOBODY, Status
 
@@ -70,6 +71,7 @@ class Process:
     outgoing: int
     log: IO[bytes]
     mark: IO[bytes]
+    guard: Guard
     unread: bytes = b""
     phase: str = "starting"
     answers: int = 0
@@ -104,7 +106,7 @@ class Process:
         finally:
             os.close(child_in)
             os.close(child_out)
-        process = cls(popen, incoming, outgoing, log, mark)
+        process = cls(popen, incoming, outgoing, log, mark, Guard(popen.pid))
         process.send(hello)
         return process
 
@@ -184,6 +186,7 @@ class Process:
     def close(self) -> None:
         """End it and give back its pipes and its log."""
         self.kill()
+        self.guard.dismiss()
         os.close(self.incoming)
         os.close(self.outgoing)
         self.log.close()

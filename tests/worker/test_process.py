@@ -15,6 +15,7 @@ import pytest
 from worker_bench import MEASURED, Bench
 
 from autotune.worker import RaceJob
+from autotune.worker.guard import Guard
 from autotune.worker.process import POLL_SECONDS, EndedError, Patience, Process
 
 
@@ -64,7 +65,7 @@ def process_with(code: str) -> Process:
     )
     os.close(child_in)
     os.close(child_out)
-    return Process(popen, incoming, outgoing, log, mark)
+    return Process(popen, incoming, outgoing, log, mark, Guard(popen.pid))
 
 
 @pytest.fixture

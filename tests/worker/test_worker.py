@@ -135,6 +135,22 @@ def test_it_dies_with_its_parent_even_when_it_hangs(tmp_path: Path) -> None:
     assert not alive
 
 
+def test_what_a_candidate_has_started_dies_with_the_parent_too(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(textwrap.dedent(PARENT).replace("endless_in_c", "starting_another"))
+    with subprocess.Popen(
+        [sys.executable, str(script), str(PLUGIN)], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        worker = psutil.Process(int(parent.stdout.readline()))
+        while not (started := worker.children(recursive=True)):
+            time.sleep(0.05)
+        parent.kill()
+    gone, alive = psutil.wait_procs([worker, *started], timeout=10)
+    assert len(gone) == 1 + len(started)
+    assert not alive
+
+
 SCRIPT = """
     import numba, numpy as np
     from autotune import operation, variant

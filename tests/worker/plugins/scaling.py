@@ -223,6 +223,11 @@ def orphaning(x, y):
     threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 
 
+@variant(scale, "starting_another")
+def starting_another(x, y):
+    subprocess.run(["sleep", "300"], check=True)
+
+
 @variant(scale, "pid")
 def pid(x, y):
     raise LookupError(f"{os.getpid()} {os.getppid()}")
