@@ -91,7 +91,8 @@ def problem_from_arrays(
         found = ", ".join(sorted(str(dtype) for dtype in dtypes))
         raise ShapeError(f"{operation.name} takes arrays of one dtype, got {found}.")
     layout = "packed" if all(map(library.aligned, arrays)) else "unaligned"
-    layout = layout if all(map(library.packed, arrays)) else "strided"
+    if not all(map(library.packed, arrays)):
+        layout = "strided"
     flags = flags_of(operation, options)
     return Problem.of(operation, sizes, dtypes.pop(), layout=layout, **flags)
 

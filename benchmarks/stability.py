@@ -29,7 +29,7 @@ from autotune.worker.protocol import RaceJob
 from autotune_policies import Choice
 
 BAND = 0.01
-PROCESSES = range(3, 10)
+LEAST, MOST = 3, 9  # processes
 
 
 def problems() -> list[Problem]:
@@ -104,7 +104,7 @@ def beside(
         ratio, low, high = ratio_interval(first, second)
         within = low >= 1.0 - BAND and high <= 1.0 + BAND
         shown = within or low > 1.0 + BAND or high < 1.0 - BAND
-        if len(medians) >= PROCESSES.stop - 1 or (shown and len(medians) >= PROCESSES.start):
+        if len(medians) >= (LEAST if shown else MOST):
             break
         worker.renew()
     return {"ratio": ratio, "low": low, "high": high, "shown": shown, "by_process": medians}
