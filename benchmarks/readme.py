@@ -109,6 +109,22 @@ def dispatch() -> list[str]:
     return [*lines, ""]
 
 
+def block_gpu() -> list[str]:
+    """The block's time over PyTorch's eager one, called and replayed as a graph."""
+    document = load("block_gpu")
+    if document is None:
+        return []
+    lines = ["`transformer_block_train` (B=2, D=64, F=256) over PyTorch eager on one GPU, called from"]
+    lines += [f"Python and replayed as a CUDA graph ({where(document)};"]
+    lines += ["`benchmarks/results/block_gpu.json`):", ""]
+    lines += ["| dtype | N | called | replayed |", "|---|---|---|---|"]
+    for row in document["rows"]:
+        eager = row["ms"]["torch"][0]
+        called, replayed = row["over"]["torch"][0], row["graph_ms"] / eager
+        lines.append(f"| {row['dtype']} | {row['N']} | {called:.2f} | {replayed:.2f} |")
+    return [*lines, ""]
+
+
 def gpu_dispatch() -> list[str]:
     """Host time of a launch through dispatch, beside a bare one."""
     document = load("gpu_dispatch")
@@ -183,6 +199,7 @@ def main() -> None:
         *decode("decode_cpu"),
         *dispatch(),
         *attention_gpu(),
+        *block_gpu(),
         *gpu_dispatch(),
         *regret(),
     ]

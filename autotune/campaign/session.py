@@ -87,7 +87,7 @@ class Settings:
         Half at most of what its `fixed` costs leave. More when the search has ended early and
         leaves so much, but not all: what is left in the end is for the problems to come.
         """
-        part = min(0.2 * share, 10.0, 0.5 * (share - fixed))
+        part = min(0.3 * share, 15.0, 0.5 * (share - fixed))
         return max(part, 0.3, min(left, 0.6 * share))
 
 

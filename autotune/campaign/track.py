@@ -1,4 +1,4 @@
-"""Where the leaders of a problem race: a heat for many, a final for few."""
+"""Where the leaders of a problem race: heats for many, a final for few."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from autotune.statistics import Interval, ratio_interval
 from autotune.worker.protocol import RaceJob, RaceOutcome
 from autotune_policies import Choice, Race
 
-FINAL_SHARE = 0.7
-"""Of the time for racing, when there is a heat."""
+HEAT_SHARE = 0.2
+"""Of the time for racing, for one heat; the rest is the final's."""
+
+SEMIFINALISTS = 10
+"""Entrants beyond which there are two heats: what is slower by little is lost among many."""
 
 HEAT_LEAST, HEAT_MOST, FINAL_LEAST, FINAL_MOST = 6, 100, 10, 3000
 """Rounds."""
@@ -44,16 +47,16 @@ class Raced:
         fastest = min(self.outcome.samples, key=median)
         return [ratio_interval(samples, fastest) for samples in self.outcome.samples]
 
-    def finalists(self, settings: Settings) -> list[Choice]:
+    def best(self, places: int, settings: Settings) -> list[Choice]:
         """The fastest that are not known to be slower, and the best of another variant."""
         pairs = zip(self.entrants, self.ratios(), strict=True)
         ranked = sorted(pairs, key=lambda pair: pair[1].median)
         first = ranked[0][0]
         rival = next((choice for choice, _ in ranked if choice.variant != first.variant), None)
         close = [choice for choice, ratio in ranked if ratio.low <= 1.0 + settings.band]
-        chosen = close[: settings.finalists]
+        chosen = close[:places]
         if rival is not None and rival not in chosen:
-            return [*chosen[: settings.finalists - 1], rival]
+            return [*chosen[: places - 1], rival]
         return chosen if len(chosen) > 1 else [choice for choice, _ in ranked[:2]]
 
     def far_apart(self, settings: Settings) -> bool:
@@ -89,7 +92,7 @@ class Track:
 
     def affordable(self, entrants: Sequence[Choice], seconds: float) -> list[Choice]:
         """As many of them as a heat within so much time can give its least rounds."""
-        left, count = (1.0 - FINAL_SHARE) * seconds / HEAT_LEAST, 0
+        left, count = HEAT_SHARE * seconds / HEAT_LEAST, 0
         for entrant in entrants:
             left -= entrant.seconds + _ROUND_OVERHEAD
             count += left >= 0.0
@@ -97,8 +100,7 @@ class Track:
 
     def heat(self, entrants: list[Choice], seconds: float) -> Raced | None:
         """A few rounds that tell who is worth a longer look."""
-        job = self._job(HEAT_LEAST, HEAT_MOST, (1.0 - FINAL_SHARE) * seconds)
-        return self._race(entrants, job)
+        return self._race(entrants, self._job(HEAT_LEAST, HEAT_MOST, HEAT_SHARE * seconds))
 
     def final(self, entrants: list[Choice], seconds: float) -> Raced | None:
         """The race that decides, in as many processes as the time allows."""

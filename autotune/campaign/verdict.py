@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from autotune.campaign.beside import fair_race
 from autotune.campaign.evidence import Evidence
 from autotune.campaign.session import Session, Settings
-from autotune.campaign.track import FINAL_SHARE, Raced, Track
+from autotune.campaign.track import HEAT_SHARE, SEMIFINALISTS, Raced, Track
 from autotune.model.problem import Problem
 from autotune.model.variant import Variant
 from autotune_policies import Choice, Policy, Race, Rules, Subject, build_policy
@@ -40,22 +40,24 @@ def decide(
 ) -> Policy | None:
     """Race the leaders for about so long and build the policy; None when nothing was measured.
 
-    More leaders than there are places in the final run a heat for them first: on a noisy machine
+    More leaders than there are places in the final run heats for them first: on a noisy machine
     the smallest of many single measurements is the luckiest, and the best may be the tenth.
     """
     settings = session.settings
     track = Track(session, problem, evidence)
     entrants = track.affordable(leaders(evidence.choices(), settings), seconds)
-    heat: Raced | None = None
-    if len(entrants) > settings.finalists:
-        heat = track.heat(entrants, seconds)
-        entrants = heat.finalists(settings) if heat else []
-        seconds *= FINAL_SHARE
-    final = track.final(entrants, seconds)
+    heats: list[Raced] = []
+    for places in (SEMIFINALISTS, settings.finalists):
+        if len(entrants) > places:
+            heat = track.heat(entrants, seconds)
+            entrants = heat.best(places, settings) if heat else []
+            heats += [heat] if heat else []
+    final = track.final(entrants, (1.0 - HEAT_SHARE * len(heats)) * seconds)
     race = fair_race(final.entrants, final.outcome) if final else None
     choices = evidence.choices()
-    if heat is not None and race is not None:
-        choices = heat.carried_over(choices, race)
+    if race is not None:
+        for heat in heats:
+            choices = heat.carried_over(choices, race)
     return _build(session, problem, evidence, choices, race)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any
@@ -76,15 +76,20 @@ class _ArraysAt:
     An address that comes back gets the same ones: a pool gives the same memory again and again.
     """
 
-    def __init__(self, new: Any, parts: Sequence[tuple[int, tuple[int, ...], Any]]) -> None:
-        self._new, self._parts = new, parts
-        self._known: dict[tuple[int, int], list[Any]] = {}
+    def __init__(
+        self,
+        new: Any,
+        parts: Sequence[tuple[int, tuple[int, ...], Any]],
+        then: Callable[[list[Any]], Any] = list,
+    ) -> None:
+        self._new, self._parts, self._then = new, parts, then
+        self._known: dict[tuple[int, int], Any] = {}
 
-    def __call__(self, memory: Any) -> list[Any]:
+    def __call__(self, memory: Any) -> Any:
         key = memory.ptr, memory.device_id
         found = self._known.get(key)
         if found is None:
-            found = self._made(*key)
+            found = self._then(self._made(*key))
             if len(self._known) >= _KNOWN:
                 self._known.clear()
             self._known[key] = found
@@ -97,6 +102,24 @@ class _ArraysAt:
             memory = cuda.UnownedMemory(address + offset, nbytes, None, device)
             arrays.append(self._new(shape, dtype, cuda.MemoryPointer(memory, 0)))
         return arrays
+
+
+def kept_views(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`make`, whose views of CuPy arrays are kept by address; they do not keep the memory.
+
+    All packed arrays have to be of one shape and dtype; of others the views are made anew.
+    """
+    views_at: list[_ArraysAt] = []
+
+    def views(array: Any) -> Any:
+        if not getattr(array, "_c_contiguous", False):
+            return make(array)
+        if not views_at:
+            like = 0, array.shape, array.dtype
+            views_at.append(_ArraysAt(array.__class__, [like], lambda arrays: make(arrays[0])))
+        return views_at[0](array.data)
+
+    return views
 
 
 class CupyArrays(NumpyArrays):

@@ -143,7 +143,7 @@ _kept: list[Any] = []
 _idle: dict[int, list[int]] = {}
 
 
-class handle_for:  # noqa: N801
+class BlasHandle:
     """A handle of the current device, on the current stream, with the workspace at an address.
 
     A context: entering it raises LaunchError where there is no cuBLAS, CapturingError for the first

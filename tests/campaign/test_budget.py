@@ -73,7 +73,7 @@ def test_a_candidate_may_take_what_the_budget_and_its_prediction_give(
 @pytest.mark.parametrize(
     ("share", "fixed", "left", "race"),
     [
-        (10.0, 5.0, 0.0, 2.0),
+        (20.0, 5.0, 0.0, 6.0),
         (40.0, 36.0, 0.0, 2.0),
         (40.0, 50.0, 0.0, 0.3),
         (100.0, 5.0, 80.0, 60.0),

@@ -12,6 +12,7 @@ from campaign_fakes import Bench, FakeWorker, tiled_wins
 from autotune.campaign import CampaignError, CampaignInterrupted, Settings
 from autotune.campaign.beside import time_beside
 from autotune.campaign.events import ProblemEnded, ProblemStarted, RaceStarted, TrialEnded
+from autotune.campaign.track import SEMIFINALISTS
 from autotune.errors import StoreUnavailableError
 from autotune.model import Problem
 from autotune.worker.protocol import Job, RaceOutcome
@@ -238,7 +239,7 @@ def test_leaders_race_and_the_race_is_kept(bench: Bench) -> None:
     assert result.policy.verdict.kind == "clear"
 
 
-def test_a_heat_finds_the_best_of_many_that_single_measurements_cannot_tell_apart(
+def test_heats_find_the_best_of_many_that_single_measurements_cannot_tell_apart(
     bench: Bench,
 ) -> None:
     """Measured alone, tile 8 is the unluckiest of all that seem equal; in turn it wins."""
@@ -262,6 +263,15 @@ def test_a_heat_finds_the_best_of_many_that_single_measurements_cannot_tell_apar
     assert dict(result.policy.winner.config)["tile"] == 8
     assert result.policy.verdict.kind != "undecided"
     assert min(c.seconds for c in result.policy.choices) == result.policy.winner.seconds
+
+
+def test_many_near_equals_run_two_heats_before_the_final(bench: Bench) -> None:
+    def alike(job: Job) -> float | str:
+        return 1.0e-4 + 1e-9 * job.config.get("tile", 0)
+
+    bench.campaign(answer=alike, leaders=60, budget=1000.0).run()
+    many, fewer, final, *_ = (len(race.entrants) for race in bench.worker.races)
+    assert many > fewer == SEMIFINALISTS > final == Settings().finalists
 
 
 @pytest.mark.parametrize(("rounds", "believed"), [(1, False), (5, False), (6, True)])

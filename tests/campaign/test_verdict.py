@@ -87,17 +87,17 @@ def names(choices: list[Choice]) -> list[tuple[str, object]]:
 
 def test_only_what_may_be_the_fastest_goes_on_from_a_heat_with_the_best_rival() -> None:
     run = heat(("a", 1, 1.0), ("a", 2, 1.3), ("a", 3, 1.001), ("b", 1, 1.2), ("b", 2, 1.1))
-    assert names(run.finalists(Settings())) == [("a", 1), ("a", 3), ("b", 2)]
+    assert names(run.best(4, Settings())) == [("a", 1), ("a", 3), ("b", 2)]
 
 
 def test_a_rival_takes_the_last_place_when_one_variant_would_fill_the_final() -> None:
     run = heat(*(("a", tile, 1.0 + tile / 1000) for tile in range(6)), ("b", 1, 1.5))
-    assert names(run.finalists(Settings(finalists=3))) == [("a", 0), ("a", 1), ("b", 1)]
+    assert names(run.best(3, Settings())) == [("a", 0), ("a", 1), ("b", 1)]
 
 
 def test_one_variant_alone_still_has_a_final_of_two() -> None:
     run = heat(("a", 1, 1.5), ("a", 2, 1.0), ("a", 3, 1.3))
-    assert names(run.finalists(Settings())) == [("a", 2), ("a", 3)]
+    assert names(run.best(4, Settings())) == [("a", 2), ("a", 3)]
 
 
 def test_what_fell_out_keeps_its_ratio_on_the_scale_of_the_final() -> None:

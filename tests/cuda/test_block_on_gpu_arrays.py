@@ -124,7 +124,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, fake_cupy: Any) -> Any:
         ("norm_launches", normed),
         ("columns", moved),
         ("product", multiplied),
-        ("handle_for", lambda room, nbytes: nullcontext(1)),
+        ("BlasHandle", lambda room, nbytes: nullcontext(1)),
     ):
         monkeypatch.setattr(f"autotune_variants.block.cuda.parts.{name}", stand_in)
     monkeypatch.setattr("autotune_variants.block.parts.dispatch", kernel_for)

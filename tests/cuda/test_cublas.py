@@ -40,20 +40,20 @@ def blas(monkeypatch: pytest.MonkeyPatch, fake_cupy: Any) -> Blas:
 
 
 def test_a_handle_has_the_stream_and_the_workspace_of_its_call(blas: Blas, fake_cupy: Any) -> None:
-    with fake_cupy.cuda.Stream() as stream, cublas.handle_for(4096, 512) as handle:
+    with fake_cupy.cuda.Stream() as stream, cublas.BlasHandle(4096, 512) as handle:
         assert blas.told == [(handle, stream.ptr), (handle, 4096, 512)]
-        with cublas.handle_for(8192, 512) as another:
+        with cublas.BlasHandle(8192, 512) as another:
             assert another != handle
-    with cublas.handle_for(4096, 512) as again:
+    with cublas.BlasHandle(4096, 512) as again:
         assert again in (handle, another)
 
 
 def test_a_handle_comes_back_after_an_error(blas: Blas) -> None:
-    with pytest.raises(ValueError, match="inside"), cublas.handle_for(4096, 512) as handle:
+    with pytest.raises(ValueError, match="inside"), cublas.BlasHandle(4096, 512) as handle:
         raise ValueError("inside")
     blas.status = 7
     with pytest.raises(LaunchError, match="stream and workspace: status 7"):
-        cublas.handle_for(4096, 512).__enter__()
+        cublas.BlasHandle(4096, 512).__enter__()
     blas.status = 0
-    with cublas.handle_for(4096, 512) as again:
+    with cublas.BlasHandle(4096, 512) as again:
         assert again == handle

@@ -1,10 +1,10 @@
 // What decode's instructions.cuh has in PTX, by what its manual says that lanes hold.
 #pragma once
+#include "conversions.cuh"
 #include "copies.cuh"
 #include "dependent.cuh"
 #if STORAGE == 1
 inline Real power(Real x) { return exp2f(x); }
-inline void narrow(Data* to, Real x) { *to = static_cast<Data>(to_bfloat16(x)); }
 inline unsigned packed(float low, float high) { return to_bfloat16(low) | to_bfloat16(high) << 16; }
 
 // m16n8k16, row by column: lane 4 g + t holds rows g and g + 8, columns 2 t and 2 t + 1 of a result.
@@ -33,7 +33,6 @@ inline unsigned transposed(unsigned tile) {
 }
 #else
 inline Real power(Real x) { return sizeof(Data) == 8 ? exp2(x) : exp2f(static_cast<float>(x)); }
-inline void narrow(Data* to, Real x) { *to = static_cast<Data>(x); }
 
 // m8n8k4: lane 4 g + t holds A[g][t], B[t][g] and C[g][2 t], C[g][2 t + 1].
 inline void multiply(double (&c)[2], double a, double b) {

@@ -68,5 +68,5 @@ def host_blas(monkeypatch: pytest.MonkeyPatch) -> HostBlas:
     blas = HostBlas()
     monkeypatch.setattr(cublas, "library", lambda: blas)
     for user in ("mlp.cuda.whole", "block.cuda.parts"):
-        monkeypatch.setattr(f"autotune_variants.{user}.handle_for", _handle)
+        monkeypatch.setattr(f"autotune_variants.{user}.BlasHandle", _handle)
     return blas

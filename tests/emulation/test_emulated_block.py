@@ -50,6 +50,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("autotune_variants.block.parts.dispatch", referenced)
     cuda = SimpleNamespace(runtime=SimpleNamespace(getDevice=lambda: 0))
     monkeypatch.setattr("autotune_variants.block.cuda.parts.cupy_cuda", lambda: cuda)
+    monkeypatch.setattr("autotune_variants.block.cuda.parts.kept_views", lambda make: make)
 
 
 @pytest.mark.parametrize(

@@ -9,5 +9,5 @@ inline Real wide(Data x) { return static_cast<Real>(bits_as<_Float16>(x)); }
 inline Data narrow(Real x) { return bits_as<Data>(static_cast<_Float16>(x)); }
 #else
 inline Real wide(Data x) { return x; }
-inline Data narrow(Real x) { return x; }
+inline Data narrow(Real x) { return static_cast<Data>(x); }
 #endif

@@ -21,5 +21,5 @@ __device__ __forceinline__ Data narrow(Real x) {
 }
 #else
 __device__ __forceinline__ Real wide(Data x) { return x; }
-__device__ __forceinline__ Data narrow(Real x) { return x; }
+__device__ __forceinline__ Data narrow(Real x) { return static_cast<Data>(x); }
 #endif

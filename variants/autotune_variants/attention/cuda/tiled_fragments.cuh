@@ -6,6 +6,7 @@
 // time, and a result C is an operand A of the next product without moving anything between lanes.
 #pragma once
 #include "tiled_copies.cuh"
+#include "../../cuda/conversions.cuh"
 
 struct Pair {
   Real x, y;
@@ -39,19 +40,6 @@ __device__ __forceinline__ float widen(unsigned bits) {
   return x;
 #else
   return __uint_as_float(bits << 16);
-#endif
-}
-__device__ __forceinline__ Data narrow(Real x) {
-#if STORAGE == 1
-  unsigned short bits;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-  return bits;
-#elif STORAGE == 2
-  unsigned short bits;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-  return bits;
-#else
-  return x;
 #endif
 }
 __device__ __forceinline__ Real read(const Data* x) {

@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 from autotune.cuda import pointer
-from autotune.cuda.cublas import Layout, contiguous, handle_for, packed_copy, product
+from autotune.cuda.arrays import kept_views
+from autotune.cuda.cublas import BlasHandle, Layout, contiguous, packed_copy, product
 from autotune.cuda.streams import cupy_cuda
 from autotune_variants.block.parts import Parts
 from autotune_variants.mlp.cuda.columns import columns
@@ -61,6 +62,9 @@ class _Steps:
             "heads": sizes["H"] * sizes["Dh"],
         }
         self._bound: dict[str, Any] = {}
+        self._rows_of, self._by_head = kept_views(_rows), kept_views(_by_head)
+        self._heads_of = kept_views(self._separate_heads)
+        self._gradient_by_head = kept_views(self._shaped_by_head)
         names = {tensor.name for tensor in problem.operation.inputs}
         self._projected, self._train = "w_o" in names, "grad_out" in names
         second = self._norm_mlp() if "z2" not in temporaries else self._separate()
@@ -104,6 +108,11 @@ class _Steps:
         ends = (0, queries, queries + keys, queries + 2 * keys)
         return tuple(_by_head(qkv[:, :, first:last]) for first, last in pairwise(ends))
 
+    def _shaped_by_head(self, grad: Any) -> Any:
+        """Gradients of what attention gives, of whatever shape, as (B,heads,N,Dh)."""
+        sizes = self._problem.sizes
+        return _by_head(grad.reshape(sizes["B"], sizes["N"], sizes["H"], sizes["Dh"]))
+
     def _products(self, *wanted: tuple[str, str, str]) -> Step:
         """Each (a, b, c): c = a b, where a trailing ^T means the transpose."""
         places: list[str] = []
@@ -120,7 +129,7 @@ class _Steps:
 
         def step(given: Arrays, eps: float) -> None:
             addresses = [pointer(given[name]) for name in places]
-            with handle_for(pointer(given["room"]), self._room) as handle:
+            with BlasHandle(pointer(given["room"]), self._room) as handle:
                 for each in steps:
                     each(handle, addresses)
 
@@ -140,8 +149,8 @@ class _Steps:
 
         def attention(given: Arrays, eps: float) -> None:
             kernel = self._part("attention", "attention")
-            out = (_by_head(given["heads"]), given["lse"])
-            kernel(*self._separate_heads(given["qkv"]), out=out, workspace=given["room"])
+            out = (self._by_head(given["heads"]), given["lse"])
+            kernel(*self._heads_of(given["qkv"]), out=out, workspace=given["room"])
 
         norm = self._norm({"x": "x", "weight": "weight1", "out": "z1"}, "normalise")
         projections = self._products(("z1", "w_qkv", "qkv"))
@@ -165,12 +174,12 @@ class _Steps:
         def run(given: Arrays, eps: float) -> None:
             kernel = self._part("norm_mlp", operation)
             weights = [given[name] for name in ("weight2", "w_gate", "w_up", "w_down")]
-            r, out = _rows(given["r"]), _rows(given["out"])
+            r, out = self._rows_of(given["r"]), _rows(given["out"])
             if not self._train:
                 kernel(r, *weights, out=out, workspace=given["room"], eps=eps)
                 return
             grads = ("grad_weight2", "grad_w_gate", "grad_w_up", "grad_w_down")
-            results = (out, _rows(given["grad_r"]), *(given[name] for name in grads))
+            results = (out, self._rows_of(given["grad_r"]), *(given[name] for name in grads))
             above = _rows(given["grad_out"])
             kernel(r, *weights, above, out=results, workspace=given["room"], eps=eps)
 
@@ -183,12 +192,12 @@ class _Steps:
         def run(given: Arrays, eps: float) -> None:
             kernel = self._part("mlp", operation)
             weights = [given[name] for name in ("w_gate", "w_up", "w_down")]
-            z, out = _rows(given["z2"]), _rows(given["out"])
+            z, out = self._rows_of(given["z2"]), _rows(given["out"])
             if not self._train:
                 kernel(z, *weights, out=out, workspace=given["room"])
                 return
             grads = [given[name] for name in ("grad_w_gate", "grad_w_up", "grad_w_down")]
-            results = (out, _rows(given["grad_z2"]), *grads)
+            results = (out, self._rows_of(given["grad_z2"]), *grads)
             above = _rows(given["grad_out"])
             kernel(z, *weights, above, out=results, workspace=given["room"])
 
@@ -212,9 +221,9 @@ class _Steps:
         above = "grad_heads" if self._projected else "grad_r"
 
         def attention(given: Arrays, eps: float) -> None:
-            inputs = (*self._separate_heads(given["qkv"]), _by_head(given["heads"]))
-            grads = self._separate_heads(given["grad_qkv"])
-            grad_heads = _by_head(given[above].reshape(given["heads"].shape))
+            inputs = (*self._heads_of(given["qkv"]), self._by_head(given["heads"]))
+            grads = self._heads_of(given["grad_qkv"])
+            grad_heads = self._gradient_by_head(given[above])
             kernel = self._part("attention", "attention_backward")
             arrays = (*inputs, given["lse"], grad_heads)
             kernel(*arrays, out=grads, workspace=given["room"])

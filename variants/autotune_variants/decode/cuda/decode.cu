@@ -72,5 +72,5 @@ extern "C" __global__ void __launch_bounds__(kCombining) combine_splits(const __
   __syncthreads();
   if (row || d >= HEAD_DIM) return;
   for (int i = 1; i < kRows; ++i) sum += sums[i * kColumns + d];
-  narrow(a.out_data + batch * a.out.b + head * a.out.h + d * a.out.d, total == 0 ? Real(0) : sum / total);
+  a.out_data[batch * a.out.b + head * a.out.h + d * a.out.d] = narrow(total == 0 ? Real(0) : sum / total);
 }

@@ -64,7 +64,7 @@ struct Merged {
 
 __device__ __forceinline__ void put(const Args& a, const Task& task, int column, int d, Real sum, Real total) {
   Data* out = a.out_data + task.batch * a.out.b + (task.kv_head * GROUP + task.query(column)) * a.out.h;
-  narrow(out + d * a.out.d, total == 0 ? Real(0) : sum / total);
+  out[d * a.out.d] = narrow(total == 0 ? Real(0) : sum / total);
 }
 
 #if CLUSTER > 1

@@ -1,25 +1,19 @@
 // What is written in PTX or left to the compiler's own functions; everything else is plain C++.
 #pragma once
+#include "../../cuda/conversions.cuh"
 #include "../../cuda/copies.cuh"
 #include "../../cuda/dependent.cuh"
 
 #if STORAGE == 0
 __device__ __forceinline__ Real power(Real x) { return exp2(x); }
-__device__ __forceinline__ void narrow(Data* to, Real x) { *to = x; }
 #elif STORAGE == 3
 __device__ __forceinline__ Real power(Real x) { return exp2f(static_cast<float>(x)); }
-__device__ __forceinline__ void narrow(Data* to, Real x) { *to = static_cast<float>(x); }
 #else
 __device__ __forceinline__ Real power(Real x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-#if STORAGE == 1
-__device__ __forceinline__ void narrow(Data* to, Real x) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(*to) : "f"(x)); }
-#else
-__device__ __forceinline__ void narrow(Data* to, Real x) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(*to) : "f"(x)); }
-#endif
 #endif
 
 #if STORAGE == 1 || STORAGE == 2

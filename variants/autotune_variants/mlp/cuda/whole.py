@@ -10,10 +10,10 @@ from typing import Any
 from autotune.cuda import CudaSource, pointer, strides_in_elements
 from autotune.cuda.cublas import (
     Addresses,
+    BlasHandle,
     Layout,
     Step,
     contiguous,
-    handle_for,
     packed_copy,
     product,
 )
@@ -145,7 +145,7 @@ def run_whole(problem: Any, config: Mapping[str, Any], temporaries: tuple[str, .
         if before is not None:
             before(arrays, arguments[-1])
         addresses = [pointer(arrays[name]) for name in names]
-        with handle_for(addresses[-1], room_bytes) as handle:
+        with BlasHandle(addresses[-1], room_bytes) as handle:
             for step in plan.steps:
                 step(handle, addresses)
         if after is not None:
