@@ -114,8 +114,8 @@ def block_gpu() -> list[str]:
     document = load("block_gpu")
     if document is None:
         return []
-    lines = ["`transformer_block_train` (B=2, D=64, F=256) over PyTorch eager on one GPU, called from"]
-    lines += [f"Python and replayed as a CUDA graph ({where(document)};"]
+    lines = ["`transformer_block_train` (B=2, D=64, F=256) over PyTorch eager on one GPU, called"]
+    lines += [f"from Python and replayed as a CUDA graph ({where(document)};"]
     lines += ["`benchmarks/results/block_gpu.json`):", ""]
     lines += ["| dtype | N | called | replayed |", "|---|---|---|---|"]
     for row in document["rows"]:

@@ -13,7 +13,9 @@ the same.
 from __future__ import annotations
 
 import argparse
+import math
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from autotune.registry import registry
 from autotune.worker.client import Worker
 from autotune.worker.protocol import RaceJob
 from autotune_policies import Choice
+from autotune_tuning_db import Store, TrialRow
 
 BAND = 0.01
 LEAST, MOST = 3, 9  # processes
@@ -46,20 +49,51 @@ def problems() -> list[Problem]:
     return found
 
 
-def tuned(problem: Problem, seed: int, options: Any) -> Choice:
-    """The winner of a tuning from scratch."""
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The winner of a tuning from scratch, and all that it measured."""
+
+    winner: Choice
+    trials: tuple[TrialRow, ...]
+
+    def fate(self, other: Choice) -> str:
+        """How far another tuning's winner came in this one."""
+        rows = [row for row in self.trials if _candidate(row) == other.candidate]
+        if not rows:
+            return "never tried"
+        races = list(dict.fromkeys(r.circumstances["race"] for r in self.trials if _raced(r)))
+        last = [row for row in rows if _raced(row)][-1:] or rows[-1:]
+        name = last[0].circumstances.get("race")
+        beside = [r for r in self.trials if r.circumstances.get("race") == name and r.median]
+        behind = (last[0].median or math.nan) / min(r.median or math.inf for r in beside) - 1.0
+        where = f"race {races.index(name) + 1} of {len(races)}" if name else "the search"
+        return f"{100 * behind:.1f}% behind in {where} ({last[0].status})"
+
+
+def _candidate(row: TrialRow) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    return row.variant, tuple(sorted(row.config.items()))
+
+
+def _raced(row: TrialRow) -> bool:
+    return row.stage == "race" and "race" in row.circumstances
+
+
+def tuned(problem: Problem, seed: int, options: Any) -> Tuned:
+    """A tuning from scratch."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(budget=parse_budget(options.budget), mode=options.mode, seed=seed)
         store = Path(folder) / "tuning.db"
         campaign = Campaign([problem], device=local_cpu(), settings=settings, store=store)
         (result,) = campaign.run().results
+        trials = tuple(Store(store).trials(problem.key))
     assert result.policy is not None
-    return result.policy.winner
+    return Tuned(result.policy.winner, trials)
 
 
 def compare(worker: Worker, problem: Problem, options: Any) -> dict[str, Any]:
     """Two winners and how they compare."""
-    one, other = tuned(problem, 0, options), tuned(problem, 1, options)
+    runs = tuned(problem, 0, options), tuned(problem, 1, options)
+    one, other = (run.winner for run in runs)
     row: dict[str, Any] = {
         "problem": problem.key.text,
         "first": f"{one.variant} {dict(one.config)}",
@@ -70,11 +104,15 @@ def compare(worker: Worker, problem: Problem, options: Any) -> dict[str, Any]:
     }
     if not row["same"]:
         row |= beside(worker, problem, one, other, options.mode)
+        row |= {"second_in_first": runs[0].fate(other), "first_in_second": runs[1].fate(one)}
     row["agree"] = row["same"] or abs(row["ratio"] - 1.0) <= BAND
     verdict = "agree" if row["agree"] else "DIFFER"
     sure = "" if row["shown"] else ", unsure"
     took = f"({row['ratio']:.3f}{sure})"
     print(f"{problem}: {verdict} {took} {row['first']} / {row['second']}", flush=True)
+    if not row["agree"]:
+        print(f"  the second in the first: {row['second_in_first']}")
+        print(f"  the first in the second: {row['first_in_second']}", flush=True)
     return row
 
 
