@@ -101,6 +101,7 @@ def compare(worker: Worker, problem: Problem, options: Any) -> dict[str, Any]:
         "same": one.candidate == other.candidate,
         "ratio": 1.0,
         "shown": True,
+        "tried": [sum(trial.stage == "search" for trial in run.trials) for run in runs],
     }
     if not row["same"]:
         row |= beside(worker, problem, one, other, options.mode)

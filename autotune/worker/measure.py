@@ -15,6 +15,7 @@ from autotune.model import Config, workspace_bytes
 from autotune.registry import registry
 from autotune.timing import Plan, Timing, time_candidate
 from autotune.verify import Gate, run_once
+from autotune.worker.pace import slowed
 from autotune.worker.protocol import Job, Outcome, Status
 from autotune.worker.session import Built, Session
 
@@ -197,6 +198,9 @@ def _timed(session: Session, gate: Gate, built: Built, job: Job, outcome: Outcom
         reason = f"went wrong under repetition: {again.verdict.reason}"
         return replace(outcome, status="wrong", reason=reason, error=again.verdict.error)
     interval = best.timing.interval
+    if _status(best) == "ok":
+        nbytes = outcome.workspace_bytes or 0
+        session.pace(job.mode).learn(timer, interval.median, nbytes)
     return replace(
         outcome,
         status=_status(best),
@@ -248,7 +252,7 @@ def _attempts(session: Session, gate: Gate, timer: Timer, job: Job) -> list[Atte
         timing = time_candidate(sample, plan)
         after = session.bench.read()
         conditions = session.bench.conditions(before, after, timing.samples)
-        attempts.append(Attempt(timing, conditions))
+        attempts.append(Attempt(timing, _paced(session, job, timing, conditions)))
         if not attempts[-1].reasons:
             session.futile_retries = 0
         if not attempts[-1].reasons or not _may_win(timing, job):
@@ -257,6 +261,15 @@ def _attempts(session: Session, gate: Gate, timer: Timer, job: Job) -> list[Atte
             time.sleep(PAUSE_SECONDS)
     session.futile_retries += len(attempts) > 1
     return attempts
+
+
+def _paced(session: Session, job: Job, timing: Timing, conditions: Conditions) -> Conditions:
+    """The conditions, with how much slower the machine has become, where that is unseen."""
+    if conditions.reasons or job.incumbent is None or not session.bench.stall_seconds:
+        return conditions
+    slowdown = session.pace(job.mode).slowdown(session.bench)
+    facts = {**conditions.facts, "slowdown": round(slowdown, 3)}
+    return Conditions(facts, slowed(timing, slowdown, job.incumbent))
 
 
 def _may_win(timing: Timing, job: Job) -> bool:
