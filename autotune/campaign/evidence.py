@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autotune.campaign.beside import Beside
 from autotune.campaign.events import MEASURED, Failure
@@ -31,6 +31,7 @@ class Evidence:
 
     def add(self, row: TrialRow) -> None:
         """Take a trial in; one under this toolchain replaces one under another."""
+        row = paced(row)
         candidate = candidate_of(row)
         old = self.rows.get(candidate)
         if old is None or self.current(row) or not self.current(old):
@@ -105,6 +106,18 @@ def gather(
 def _passing(row: TrialRow) -> bool:
     """Whether a failure may be over by now."""
     return row.status in ("timeout", "unavailable") or ran_out_of_memory(row)
+
+
+def paced(row: TrialRow) -> TrialRow:
+    """The trial with the times that it would have had on a machine as fast as at first."""
+    slowdown = row.circumstances.get("slowdown")
+    if not slowdown or row.median is None:
+        return row
+    median, low, high = (
+        None if t is None else t / slowdown for t in (row.median, row.low, row.high)
+    )
+    samples = tuple(sample / slowdown for sample in row.samples)
+    return replace(row, samples=samples, median=median, low=low, high=high)
 
 
 def candidate_of(row: TrialRow) -> Candidate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +16,8 @@ from autotune.model import Config, workspace_bytes
 from autotune.registry import registry
 from autotune.timing import Plan, Timing, time_candidate
 from autotune.verify import Gate, run_once
-from autotune.worker.pace import slowed
-from autotune.worker.protocol import Job, Outcome, Status
+from autotune.worker.pace import Slowdown
+from autotune.worker.protocol import Job, Mode, Outcome, Status
 from autotune.worker.session import Built, Session
 
 PAUSE_SECONDS = 0.2
@@ -38,11 +39,17 @@ class Attempt:
 
     timing: Timing
     conditions: Conditions
+    slowdown: Slowdown | None = None
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """What disturbed it."""
-        return self.conditions.reasons
+        return (*self.conditions.reasons, *(self.slowdown.reasons if self.slowdown else ()))
+
+    @property
+    def factor(self) -> float:
+        """Times that the machine was slower meanwhile than it was at first."""
+        return self.slowdown.factor if self.slowdown else 1.0
 
 
 def measure(session: Session, job: Job, *, timed: bool = True) -> Outcome:
@@ -200,7 +207,7 @@ def _timed(session: Session, gate: Gate, built: Built, job: Job, outcome: Outcom
     interval = best.timing.interval
     if _status(best) == "ok":
         nbytes = outcome.workspace_bytes or 0
-        session.pace(job.mode).learn(timer, interval.median, nbytes)
+        session.pace(job.mode).learn(timer, interval.median / best.factor, nbytes)
     return replace(
         outcome,
         status=_status(best),
@@ -248,14 +255,10 @@ def _attempts(session: Session, gate: Gate, timer: Timer, job: Job) -> list[Atte
 
     attempts: list[Attempt] = []
     for chance in range(max(0, job.retries - session.futile_retries), -1, -1):
-        before = session.bench.read()
-        timing = time_candidate(sample, plan)
-        after = session.bench.read()
-        conditions = session.bench.conditions(before, after, timing.samples)
-        attempts.append(Attempt(timing, _paced(session, job, timing, conditions)))
+        attempts.append(_attempt(session, sample, plan, job.mode))
         if not attempts[-1].reasons:
             session.futile_retries = 0
-        if not attempts[-1].reasons or not _may_win(timing, job):
+        if not attempts[-1].reasons or not _may_win(attempts[-1], job):
             return attempts
         if chance:
             time.sleep(PAUSE_SECONDS)
@@ -263,17 +266,22 @@ def _attempts(session: Session, gate: Gate, timer: Timer, job: Job) -> list[Atte
     return attempts
 
 
-def _paced(session: Session, job: Job, timing: Timing, conditions: Conditions) -> Conditions:
-    """The conditions, with how much slower the machine has become, where that is unseen."""
-    if conditions.reasons or job.incumbent is None or not session.bench.stall_seconds:
-        return conditions
-    slowdown = session.pace(job.mode).slowdown(session.bench)
-    facts = {**conditions.facts, "slowdown": round(slowdown, 3)}
-    return Conditions(facts, slowed(timing, slowdown, job.incumbent))
+def _attempt(session: Session, sample: Callable[[], float], plan: Plan, mode: Mode) -> Attempt:
+    """Time once, between two looks at how fast the machine is, where that may change unseen."""
+    bench, pace = session.bench, session.pace(mode)
+    begin = pace.look(bench) if bench.stall_seconds else None
+    if begin is not None and plan.incumbent is not None:
+        plan = replace(plan, incumbent=begin * plan.incumbent)
+    before = bench.read()
+    timing = time_candidate(sample, plan)
+    conditions = bench.conditions(before, bench.read(), timing.samples)
+    end = pace.look(bench) if begin is not None else None
+    slowdown = Slowdown(begin, end) if begin is not None and end is not None else None
+    return Attempt(timing, conditions, slowdown)
 
 
-def _may_win(timing: Timing, job: Job) -> bool:
-    return job.incumbent is None or timing.interval.low < job.incumbent
+def _may_win(attempt: Attempt, job: Job) -> bool:
+    return job.incumbent is None or attempt.timing.interval.low < attempt.factor * job.incumbent
 
 
 def _circumstances(
@@ -289,6 +297,8 @@ def _circumstances(
         "coverage": round(timing.interval.coverage, 4),
         **attempt.conditions.facts,
     }
+    if attempt.slowdown is not None:
+        found["slowdown"] = round(attempt.factor, 4)
     if attempt.reasons:
         found["disturbed"] = list(attempt.reasons)
     record = session.thread_record(executable)

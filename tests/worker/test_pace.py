@@ -14,10 +14,8 @@ from autotune.device import local_cpu
 from autotune.model import Problem
 from autotune.plugins import load_file
 from autotune.registry import registry
-from autotune.statistics import Interval
-from autotune.timing import Timing
 from autotune.worker.measure import measure
-from autotune.worker.pace import LONG_SECONDS, MOST_BYTES, Pace, slowed
+from autotune.worker.pace import LONG_SECONDS, MOST_BYTES, Pace, Slowdown
 from autotune.worker.protocol import Job
 from autotune.worker.session import Session
 
@@ -31,54 +29,58 @@ def timer(*seconds: float) -> Any:
 
 
 def test_nothing_is_known_before_a_candidate_was_timed() -> None:
-    assert Pace("hot").slowdown(BENCH) == 1.0
+    assert Pace("hot").look(BENCH) is None
 
 
-def test_the_fastest_candidate_tells_how_much_slower_the_machine_is() -> None:
+def test_a_candidate_timed_before_tells_how_much_slower_the_machine_is() -> None:
     pace = Pace("hot")
-    pace.learn(timer(9.0), 2e-3, 0)
     pace.learn(timer(1.5e-3), 1e-3, 0)
-    pace.learn(timer(9.0), 3e-3, 0)
-    assert pace.slowdown(BENCH) == pytest.approx(1.5)
+    assert pace.look(BENCH) == pytest.approx(1.5)
 
 
 def test_one_stalled_call_is_no_slow_machine() -> None:
     pace = Pace("hot")
-    pace.learn(timer(1e-3, 50e-3, 1e-3, 1e-3, 1e-3), 1e-3, 0)
-    assert pace.slowdown(BENCH) == 1.0
+    pace.learn(timer(1e-3, 50e-3, 1e-3), 1e-3, 0)
+    assert pace.look(BENCH) == pytest.approx(1.0)
 
 
-def test_a_machine_that_was_slow_at_first_is_measured_by_its_best() -> None:
+def test_another_takes_its_place_only_if_much_faster() -> None:
+    """Else of many unsure ratios the smallest would be taken, again and again."""
     pace = Pace("hot")
-    pace.learn(timer(*[1e-3] * 5, 2e-3), 2e-3, 0)
-    assert pace.slowdown(BENCH) == 1.0
-    assert pace.slowdown(BENCH) == pytest.approx(2.0)
+    pace.learn(timer(1.5e-3), 1e-3, 0)
+    pace.learn(timer(9.0), 0.9e-3, 0)
+    assert pace.look(BENCH) == pytest.approx(1.5)
+    pace.learn(timer(1e-3), 0.5e-3, 0)
+    assert pace.look(BENCH) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(("seconds", "nbytes"), [(2 * LONG_SECONDS, 0), (1e-3, 2 * MOST_BYTES)])
 def test_what_is_long_or_large_is_not_kept(seconds: float, nbytes: int) -> None:
     pace = Pace("hot")
     pace.learn(timer(9.0), seconds, nbytes)
-    assert pace.slowdown(BENCH) == 1.0
+    assert pace.look(BENCH) is None
 
 
 @pytest.mark.parametrize(
-    ("low", "slowdown", "incumbent", "matters"),
+    ("before", "after", "factor", "words"),
     [
-        (1.6, 1.5, 1.0, True),
-        (1.8, 1.5, 1.0, False),
-        (1.05, 1.05, 1.0, False),
-        (1.6, 1.5, None, False),
+        (1.5, 1.5, 1.5, ""),
+        (2.0, 1.0, 2.0**0.5, "2.00 times faster"),
+        (1.0, 1.2, 1.2**0.5, "slower"),
     ],
 )
-def test_it_matters_for_candidates_that_may_be_among_the_best(
-    low: float, slowdown: float, incumbent: float | None, matters: bool
+def test_a_change_between_two_looks_disturbs(
+    before: float, after: float, factor: float, words: str
 ) -> None:
-    timing = Timing((low,) * 9, Interval(low, low, low, 0.95), "dropped", 1)
-    assert bool(slowed(timing, slowdown, incumbent)) == matters
+    slowdown = Slowdown(before, after)
+    assert slowdown.factor == pytest.approx(factor)
+    assert words in "".join(slowdown.reasons)
+    assert bool(slowdown.reasons) == bool(words)
 
 
-def test_a_candidate_timed_on_a_slowed_machine_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_slowed_machine_times_is_judged_by_the_slower_incumbent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     load_file(PLUGIN)
     bench = CpuBench(local_cpu())
     monkeypatch.setattr(bench, "conditions", lambda before, after, samples: Conditions())
@@ -86,16 +88,19 @@ def test_a_candidate_timed_on_a_slowed_machine_says_so(monkeypatch: pytest.Monke
     key = Problem.of(registry.operation("scale"), (4096,)).key.text
     job = Job(key, "honest", {}, mode="hot", budget=0.1, retries=0)
     first = measure(session, job)
-    assert first.status == "ok"
+    assert (first.status, first.reason) == ("ok", "")
     assert "slowdown" not in first.circumstances
-    monkeypatch.setattr(Pace, "slowdown", lambda self, bench: 1.4)
-    found = measure(session, replace(job, incumbent=first.median))
-    assert found.circumstances["slowdown"] == 1.4
-    assert found.status in ("disturbed", "dropped")
-    assert found.reason == "the best candidate took 1.40 times as long at that moment"
-    monkeypatch.setattr(Pace, "slowdown", lambda self, bench: 1.02)
-    calm = measure(session, replace(job, incumbent=first.median))
-    assert (calm.reason, calm.circumstances["slowdown"]) == ("", 1.02)
+    assert first.median is not None
+    much_faster = replace(job, incumbent=first.median / 5.0)
+    assert measure(session, much_faster).status == "dropped"
+    monkeypatch.setattr(Pace, "look", lambda self, bench: 10.0)
+    found = measure(session, much_faster)
+    assert (found.status, found.circumstances["slowdown"]) == ("ok", 10.0)
+    looks = iter([1.0, 1.3])
+    monkeypatch.setattr(Pace, "look", lambda self, bench: next(looks))
+    changed = measure(session, replace(job, incumbent=first.median))
+    assert changed.reason == "the machine became 1.30 times slower meanwhile"
+    assert changed.status in ("disturbed", "dropped")
 
 
 def test_another_problem_begins_without_the_last_ones_pace() -> None:
