@@ -54,8 +54,10 @@ class Beside:
 
 
 def needs_comparison(row: TrialRow, anchor: Choice) -> bool:
-    """Whether a trial was disturbed, and is not hopeless all the same."""
+    """Whether a trial was disturbed, and neither timed in turn with another nor hopeless."""
     disturbed = row.status in ("dropped", "disturbed") and bool(row.reason)
+    if "paced" in row.circumstances:
+        return False
     return disturbed and row.median is not None and row.median <= HOPELESS * anchor.seconds
 
 

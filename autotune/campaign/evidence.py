@@ -109,15 +109,17 @@ def _passing(row: TrialRow) -> bool:
 
 
 def paced(row: TrialRow) -> TrialRow:
-    """The trial with the times that it would have had on a machine as fast as at first."""
-    slowdown = row.circumstances.get("slowdown")
-    if not slowdown or row.median is None:
+    """The trial with the times that compare with others': those in turn with one that is known."""
+    told = row.circumstances.get("paced")
+    if not told or row.median is None:
         return row
-    median, low, high = (
-        None if t is None else t / slowdown for t in (row.median, row.low, row.high)
-    )
-    samples = tuple(sample / slowdown for sample in row.samples)
-    return replace(row, samples=samples, median=median, low=low, high=high)
+    scale = told["seconds"] / row.median
+    samples = tuple(scale * sample for sample in row.samples)
+    times = {name: told[which] for name, which in _TOLD.items()}
+    return replace(row, samples=samples, **times)
+
+
+_TOLD = {"median": "seconds", "low": "low", "high": "high"}
 
 
 def candidate_of(row: TrialRow) -> Candidate:

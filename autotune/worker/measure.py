@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from autotune.bench import Conditions, Timer
@@ -14,10 +15,11 @@ from autotune.fingerprint import fingerprint
 from autotune.limits import physical_limit
 from autotune.model import Config, workspace_bytes
 from autotune.registry import registry
+from autotune.statistics import median_interval
 from autotune.timing import Plan, Timing, time_candidate
 from autotune.verify import Gate, run_once
-from autotune.worker.pace import Slowdown
-from autotune.worker.protocol import Job, Mode, Outcome, Status
+from autotune.worker.pace import InTurn
+from autotune.worker.protocol import Job, Outcome, Status
 from autotune.worker.session import Built, Session
 
 PAUSE_SECONDS = 0.2
@@ -35,21 +37,25 @@ UNNOTICED_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One timing of a candidate and what the machine did meanwhile."""
+    """One timing of a candidate and what the machine did meanwhile.
+
+    Of one that was timed in turn with another, `timing` is what the ratios say.
+    """
 
     timing: Timing
     conditions: Conditions
-    slowdown: Slowdown | None = None
+    turn: InTurn | None = None
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """What disturbed it."""
-        return (*self.conditions.reasons, *(self.slowdown.reasons if self.slowdown else ()))
+        return self.conditions.reasons
 
     @property
-    def factor(self) -> float:
-        """Times that the machine was slower meanwhile than it was at first."""
-        return self.slowdown.factor if self.slowdown else 1.0
+    def samples(self) -> tuple[float, ...]:
+        """Seconds that it took."""
+        count = len(self.timing.samples)
+        return tuple(self.turn.own[-count:]) if self.turn else self.timing.samples
 
 
 def measure(session: Session, job: Job, *, timed: bool = True) -> Outcome:
@@ -187,7 +193,7 @@ def _timed(session: Session, gate: Gate, built: Built, job: Job, outcome: Outcom
     gc.disable()
     try:
         timer = session.timer(gate, built.executable, job.mode)
-        attempts = _attempts(session, gate, timer, job)
+        attempts = _attempts(session, gate, timer, built.executable, job)
     finally:
         gc.enable()
     again = session.recheck(gate, built, timer, job.mode)
@@ -204,15 +210,15 @@ def _timed(session: Session, gate: Gate, built: Built, job: Job, outcome: Outcom
     if not again.verdict.passed:
         reason = f"went wrong under repetition: {again.verdict.reason}"
         return replace(outcome, status="wrong", reason=reason, error=again.verdict.error)
-    interval = best.timing.interval
-    if _status(best) == "ok":
-        nbytes = outcome.workspace_bytes or 0
-        session.pace(job.mode).learn(timer, interval.median / best.factor, nbytes)
+    status, interval = _status(best), median_interval(best.samples)
+    if status == "ok":
+        seconds, nbytes = best.timing.interval.median, outcome.workspace_bytes or 0
+        session.pace(job.mode).learn(timer, built.executable, seconds, nbytes)
     return replace(
         outcome,
-        status=_status(best),
+        status=status,
         reason="; ".join(best.reasons),
-        samples=best.timing.samples,
+        samples=best.samples,
         median=interval.median,
         low=interval.low,
         high=interval.high,
@@ -232,7 +238,9 @@ def _status(attempt: Attempt) -> Status:
     return "disturbed" if attempt.reasons else "ok"
 
 
-def _attempts(session: Session, gate: Gate, timer: Timer, job: Job) -> list[Attempt]:
+def _attempts(
+    session: Session, gate: Gate, timer: Timer, executable: Executable, job: Job
+) -> list[Attempt]:
     """Time until undisturbed, or until there is no point in trying again.
 
     When repeating has not helped the candidates before, the machine is simply busy, and each
@@ -248,17 +256,18 @@ def _attempts(session: Session, gate: Gate, timer: Timer, job: Job) -> list[Atte
         limit=physical_limit(session.bench, gate.problem, job.mode),
         span=session.bench.stall_seconds,
     )
-
-    def sample() -> float:
-        session.live()
-        return timer()
-
+    pace = session.pace(job.mode) if session.bench.stall_seconds else None
     attempts: list[Attempt] = []
     for chance in range(max(0, job.retries - session.futile_retries), -1, -1):
-        attempts.append(_attempt(session, sample, plan, job.mode))
+        turn = pace.in_turn(timer, executable) if pace else None
+        before = session.bench.read()
+        timing = time_candidate(partial(_sampled, session, turn or timer), plan)
+        after = session.bench.read()
+        conditions = session.bench.conditions(before, after, timing.samples)
+        attempts.append(Attempt(timing, conditions, turn))
         if not attempts[-1].reasons:
             session.futile_retries = 0
-        if not attempts[-1].reasons or not _may_win(attempts[-1], job):
+        if not attempts[-1].reasons or not _may_win(timing, job):
             return attempts
         if chance:
             time.sleep(PAUSE_SECONDS)
@@ -266,22 +275,13 @@ def _attempts(session: Session, gate: Gate, timer: Timer, job: Job) -> list[Atte
     return attempts
 
 
-def _attempt(session: Session, sample: Callable[[], float], plan: Plan, mode: Mode) -> Attempt:
-    """Time once, between two looks at how fast the machine is, where that may change unseen."""
-    bench, pace = session.bench, session.pace(mode)
-    begin = pace.look(bench) if bench.stall_seconds else None
-    if begin is not None and plan.incumbent is not None:
-        plan = replace(plan, incumbent=begin * plan.incumbent)
-    before = bench.read()
-    timing = time_candidate(sample, plan)
-    conditions = bench.conditions(before, bench.read(), timing.samples)
-    end = pace.look(bench) if begin is not None else None
-    slowdown = Slowdown(begin, end) if begin is not None and end is not None else None
-    return Attempt(timing, conditions, slowdown)
+def _sampled(session: Session, sample: Callable[[], float]) -> float:
+    session.live()
+    return sample()
 
 
-def _may_win(attempt: Attempt, job: Job) -> bool:
-    return job.incumbent is None or attempt.timing.interval.low < attempt.factor * job.incumbent
+def _may_win(timing: Timing, job: Job) -> bool:
+    return job.incumbent is None or timing.interval.low < job.incumbent
 
 
 def _circumstances(
@@ -297,8 +297,8 @@ def _circumstances(
         "coverage": round(timing.interval.coverage, 4),
         **attempt.conditions.facts,
     }
-    if attempt.slowdown is not None:
-        found["slowdown"] = round(attempt.factor, 4)
+    if attempt.turn is not None:
+        found["paced"] = attempt.turn.told(timing)
     if attempt.reasons:
         found["disturbed"] = list(attempt.reasons)
     record = session.thread_record(executable)

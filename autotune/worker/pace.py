@@ -1,25 +1,24 @@
-"""How fast is the machine now? One candidate's time is taken again beside every other's.
+"""How fast is the machine now? Candidates are timed in turn with one whose time is known.
 
 A neighbour on the same host can slow a virtual machine for seconds without any trace in the clocks
-of the system. All that is timed then seems slow, steadily so, and only a kernel that is timed again
-and again tells. What a trial took over what that one took at the time compares with other trials.
+of the system, by half and more. All that is timed then seems slow, steadily so. What a candidate
+takes over what another one takes within the same millisecond hardly moves, and compares with the
+ratios of all others.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
-from time import perf_counter
+from typing import Any
 
-from autotune.bench import Bench, Timer
+from autotune.bench import Timer
+from autotune.execution import Executable
+from autotune.timing import Timing
 from autotune.worker.protocol import Mode
 
-LOOK_SECONDS, LOOK_CALLS = 0.01, 25
-"""A look ends after both so many seconds and five calls, or so many calls."""
-
 LONG_SECONDS = 0.02
-"""A call that takes longer sees fast and slow phases both, and is not worth repeating."""
+"""A call that takes longer sees fast and slow phases both."""
 
 MOST_BYTES = 64 << 20
 """Of temporaries that may be kept for it."""
@@ -27,55 +26,67 @@ MOST_BYTES = 64 << 20
 FASTER = 1.3
 """Times faster that another candidate has to be to take its place."""
 
-UNSTEADY = 1.1
-"""Two looks that differ by more had a change between them."""
+
+def threads_of(executable: Executable) -> str:
+    """Whose threads a candidate runs on, "" for those of most: see `Bench.change_over`."""
+    settings = executable.thread_settings
+    if settings is None:
+        return ""
+    if settings.openmp:
+        return "" if settings.openmp == "gcc" else settings.openmp  # numba's are GNU's as well
+    return "blas" if settings.blas == "parallel" else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Slowdown:
-    """Times that the machine was slower than when this problem's first candidate was timed."""
+@dataclass(slots=True)
+class InTurn:
+    """Samples of a candidate, each right after one of the reference.
 
-    before: float
-    after: float
+    A sample is what the candidate would have taken at the pace at which the reference takes
+    `seconds`; `own` has what it took.
+    """
 
-    @property
-    def factor(self) -> float:
-        """Over the whole of a timing."""
-        return math.sqrt(self.before * self.after)
+    timer: Timer
+    reference: Timer
+    seconds: float
+    own: list[float] = field(default_factory=list)
 
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why times in between say nothing."""
-        change = self.after / self.before
-        if 1.0 / UNSTEADY <= change <= UNSTEADY:
-            return ()
-        word = "slower" if change > 1.0 else "faster"
-        return (f"the machine became {max(change, 1.0 / change):.2f} times {word} meanwhile",)
+    def __call__(self) -> float:
+        beside = self.reference()
+        self.own.append(self.timer())
+        return self.own[-1] * self.seconds / beside
+
+    def told(self, timing: Timing) -> dict[str, Any]:
+        """What a timing of these samples says, and by how much the machine was slower."""
+        own, interval = self.own[-len(timing.samples) :], timing.interval
+        return {
+            "seconds": interval.median,
+            "low": interval.low,
+            "high": interval.high,
+            "slowdown": round(median(own) / interval.median, 4),
+        }
 
 
+@dataclass(slots=True)
 class Pace:
-    """A candidate of one problem in one mode, ready to be called, and what it takes."""
+    """A candidate of one problem in one mode to time others beside, and what it takes."""
 
-    def __init__(self, mode: Mode) -> None:
-        self.mode = mode
-        self._timer: Timer | None = None
-        self._seconds = 0.0
+    mode: Mode
+    _timer: Timer | None = None
+    _seconds: float = 0.0
+    _threads: str = ""
 
-    def learn(self, timer: Timer, seconds: float, nbytes: int) -> None:
-        """Another candidate takes so many seconds at the first pace: keep it if much faster."""
+    def learn(self, timer: Timer, executable: Executable, seconds: float, nbytes: int) -> None:
+        """Another one takes so many seconds at the pace of the first: keep it if much faster.
+
+        Not if a little: of many unsure ratios the smallest would be taken, again and again.
+        """
         better = self._timer is None or FASTER * seconds < self._seconds
         if better and seconds <= LONG_SECONDS and nbytes <= MOST_BYTES:
             self._timer, self._seconds = timer, seconds
+            self._threads = threads_of(executable)
 
-    def look(self, bench: Bench) -> float | None:
-        """Times that the machine is slower now; None while there is nothing to tell by."""
-        timer = self._timer
-        if timer is None:
+    def in_turn(self, timer: Timer, executable: Executable) -> InTurn | None:
+        """Samples beside the one that is kept; None where there is none on the same threads."""
+        if self._timer is None or threads_of(executable) != self._threads:
             return None
-        bench.change_over(timer)
-        started, times = perf_counter(), list[float]()
-        while len(times) < LOOK_CALLS:
-            times.append(timer())
-            if len(times) >= 5 and perf_counter() - started > LOOK_SECONDS:
-                break
-        return median(times) / self._seconds
+        return InTurn(timer, self._timer, self._seconds)

@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from autotune.bench import Timer
 from autotune.limits import physical_limit
 from autotune.model import Config
-from autotune.reach import reach_of
 from autotune.registry import registry
 from autotune.statistics import ratio_interval
 from autotune.timing import impossible
 from autotune.verify import Gate
+from autotune.worker.pace import threads_of
 from autotune.worker.protocol import RaceJob, RaceOutcome
 from autotune.worker.session import Built, Session
 
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A candidate in the race; `runtime` names an OpenMP runtime that is not everyone's."""
+    """A candidate in the race; `threads` names a runtime of threads that is not everyone's."""
 
     built: Built
     timer: Timer
-    runtime: str
+    threads: str
 
 
 class _DisqualifiedError(Exception):
@@ -40,8 +40,6 @@ class _DisqualifiedError(Exception):
 
 RECHECKS = 8
 """Of an entrant after the race, while they take little."""
-
-_EVERYONES = "gcc"  # numba's threads are GNU's as well
 
 _CHECKS = 16  # for each doubling of the rounds: to see if a race is decided takes time itself
 
@@ -73,15 +71,15 @@ def _raced(session: Session, job: RaceJob) -> RaceOutcome:
         before = session.bench.read()
         order = random.Random(job.seed)
         rounds: list[list[float]] = []
-        span, runtime = time.perf_counter() + session.bench.stall_seconds, ""
+        span, threads = time.perf_counter() + session.bench.stall_seconds, ""
         while not over(rounds, job, time.perf_counter() - started, span - time.perf_counter()):
             times = [0.0] * len(entrants)
             for current in order.sample(range(len(entrants)), len(entrants)):
                 session.work_on(current)
                 session.live()
-                if entrants[current].runtime != runtime:
+                if entrants[current].threads != threads:
                     session.bench.change_over(entrants[current].timer)
-                    runtime = entrants[current].runtime
+                    threads = entrants[current].threads
                 times[current] = entrants[current].timer()
             session.work_on(None)
             rounds.append(times)
@@ -123,8 +121,7 @@ def _enter(session: Session, gate: Gate, job: RaceJob, position: int) -> Entrant
         raise _DisqualifiedError(RaceOutcome("wrong", built.verdict.reason, culprit=position))
     timer = session.timer(gate, built.executable, job.mode)
     timer()
-    openmp = reach_of(variant).openmp
-    return Entrant(built, timer, "" if openmp == _EVERYONES else openmp)
+    return Entrant(built, timer, threads_of(built.executable))
 
 
 def _check_again(
