@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from autotune.asking import Wish
+from autotune.campaign.evidence import seconds_of
 from autotune.device import Device
 from autotune.errors import UserError
 from autotune.model import Candidate, Config, Problem, Variant
@@ -65,5 +66,5 @@ def _counts(row: TrialRow, variant: Variant, problem: Problem, device: Device) -
 
 
 def _fastest(rows: Iterable[TrialRow]) -> Config | None:
-    best = min(rows, key=lambda row: row.median or math.inf, default=None)
+    best = min(rows, key=lambda row: seconds_of(row) or math.inf, default=None)
     return Config(dict(best.config)) if best is not None else None

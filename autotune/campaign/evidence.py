@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from autotune.campaign.beside import Beside
 from autotune.campaign.events import MEASURED, Failure
@@ -31,7 +31,6 @@ class Evidence:
 
     def add(self, row: TrialRow) -> None:
         """Take a trial in; one under this toolchain replaces one under another."""
-        row = paced(row)
         candidate = candidate_of(row)
         old = self.rows.get(candidate)
         if old is None or self.current(row) or not self.current(old):
@@ -57,7 +56,7 @@ class Evidence:
             for row in self.rows.values()
             if row.status in MEASURED and self.current(row) and Beside.of(row) is None
         ]
-        row = min(own, key=lambda each: each.median or math.inf, default=None)
+        row = min(own, key=lambda each: seconds_of(each) or math.inf, default=None)
         return choice_of(row, self.variants[row.variant]) if row is not None else None
 
     def outdated(self) -> list[Candidate]:
@@ -108,20 +107,6 @@ def _passing(row: TrialRow) -> bool:
     return row.status in ("timeout", "unavailable") or ran_out_of_memory(row)
 
 
-def paced(row: TrialRow) -> TrialRow:
-    """The trial with the times that compare with others': those in turn with one that is known."""
-    told = row.circumstances.get("paced")
-    if not told or row.median is None:
-        return row
-    scale = told["seconds"] / row.median
-    samples = tuple(scale * sample for sample in row.samples)
-    times = {name: told[which] for name, which in _TOLD.items()}
-    return replace(row, samples=samples, **times)
-
-
-_TOLD = {"median": "seconds", "low": "low", "high": "high"}
-
-
 def candidate_of(row: TrialRow) -> Candidate:
     """Variant and config of a row."""
     return Candidate(row.variant, Config(dict(row.config)))
@@ -131,11 +116,14 @@ def choice_of(row: TrialRow, variant: Variant) -> Choice:
     """A measured trial as policies know it.
 
     A disturbance only ever adds time, so the interval of a disturbed one reaches down to its
-    fastest sample; one that was also timed beside the anchor takes its time from there.
+    fastest sample; but what one took in turn with another, the anchor for instance, counts more.
     """
     median = row.median or math.nan
     low, high, samples = row.low or median, row.high or median, len(row.samples)
-    if row.status == "disturbed":
+    told = _told_in_turn(row)
+    if told is not None:
+        median, low, high = told
+    elif row.status == "disturbed":
         low = min(low, *row.samples)
     beside = Beside.of(row)
     if beside is not None and beside.seconds < median:
@@ -155,8 +143,15 @@ def choice_of(row: TrialRow, variant: Variant) -> Choice:
 
 
 def seconds_of(row: TrialRow) -> float | None:
-    """The time of a trial, None for one that failed; from beside the anchor where there is one."""
+    """The time of a trial, None for one that failed; that in turn with another where it has one."""
     if row.status not in MEASURED or row.median is None:
         return None
-    beside = Beside.of(row)
-    return min(row.median, beside.seconds) if beside is not None else row.median
+    told, beside = _told_in_turn(row), Beside.of(row)
+    median = told[0] if told is not None else row.median
+    return min(median, beside.seconds) if beside is not None else median
+
+
+def _told_in_turn(row: TrialRow) -> tuple[float, float, float] | None:
+    """Median and its interval by the ratios to a candidate whose time is known, if there are."""
+    told = row.circumstances.get("paced")
+    return (told["seconds"], told["low"], told["high"]) if told else None

@@ -14,7 +14,7 @@ from autotune.campaign.events import (
     TrialEnded,
     TrialStarted,
 )
-from autotune.campaign.evidence import choice_of, gather, paced, seconds_of
+from autotune.campaign.evidence import choice_of, gather, seconds_of
 from autotune.campaign.exclusion import Exclusion
 from autotune.campaign.neighbours import winners_nearby
 from autotune.campaign.proposals import Proposal, Proposals
@@ -201,13 +201,13 @@ class ProblemRun:
         )
         row = self._marked(candidate, row)
         anchor = self.evidence.anchor()
-        if anchor is not None and needs_comparison(paced(row), anchor):
+        if anchor is not None and needs_comparison(row, anchor):
             row = self._beside(anchor, row, 0.5 * job.budget)
         session.store.add_trial(row)
         session.kept += 1
         self.evidence.add(row)
         self._exclusion.learn(row)
-        seconds = seconds_of(paced(row))
+        seconds = seconds_of(row)
         self.search.tell(candidate, seconds)
         status: Status = row.status  # type: ignore[assignment]
         self._counts[status] += 1
@@ -222,7 +222,7 @@ class ProblemRun:
 
     def _beside(self, anchor: Choice, row: TrialRow, seconds: float) -> TrialRow:
         """The trial of a disturbed candidate, with what it takes beside the anchor."""
-        other = choice_of(paced(row), self.variants[row.variant])
+        other = choice_of(row, self.variants[row.variant])
         found, outcome = time_beside(self.session, self.problem, anchor, other, seconds)
         self._measuring += outcome.wall_seconds
         for each in self._where.race([anchor, other], outcome, self.session.toolchain):

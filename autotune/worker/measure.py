@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
-from autotune.bench import Conditions, Timer
 from autotune.execution import Executable
 from autotune.fingerprint import fingerprint
-from autotune.limits import physical_limit
 from autotune.model import Config, workspace_bytes
 from autotune.registry import registry
 from autotune.statistics import median_interval
-from autotune.timing import Plan, Timing, time_candidate
 from autotune.verify import Gate, run_once
-from autotune.worker.pace import InTurn
+from autotune.worker.attempts import Attempt, attempts_of
 from autotune.worker.protocol import Job, Outcome, Status
 from autotune.worker.session import Built, Session
-
-PAUSE_SECONDS = 0.2
-"""Before a disturbed measurement is repeated."""
 
 FAR_BEHIND = 30.0
 """Times the incumbent's median: no mode and no warming up makes up for so much."""
@@ -33,29 +25,6 @@ LONG_SECONDS = 0.1
 
 UNNOTICED_BYTES = 16 << 20
 """By which the peak of a process moves without any doing of the candidate's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One timing of a candidate and what the machine did meanwhile.
-
-    Of one that was timed in turn with another, `timing` is what the ratios say.
-    """
-
-    timing: Timing
-    conditions: Conditions
-    turn: InTurn | None = None
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """What disturbed it."""
-        return self.conditions.reasons
-
-    @property
-    def samples(self) -> tuple[float, ...]:
-        """Seconds that it took."""
-        count = len(self.timing.samples)
-        return tuple(self.turn.own[-count:]) if self.turn else self.timing.samples
 
 
 def measure(session: Session, job: Job, *, timed: bool = True) -> Outcome:
@@ -193,7 +162,7 @@ def _timed(session: Session, gate: Gate, built: Built, job: Job, outcome: Outcom
     gc.disable()
     try:
         timer = session.timer(gate, built.executable, job.mode)
-        attempts = _attempts(session, gate, timer, built.executable, job)
+        attempts = attempts_of(session, gate, timer, built.executable, job)
     finally:
         gc.enable()
     again = session.recheck(gate, built, timer, job.mode)
@@ -236,52 +205,6 @@ def _status(attempt: Attempt) -> Status:
     if attempt.timing.stop == "dropped":
         return "dropped"
     return "disturbed" if attempt.reasons else "ok"
-
-
-def _attempts(
-    session: Session, gate: Gate, timer: Timer, executable: Executable, job: Job
-) -> list[Attempt]:
-    """Time until undisturbed, or until there is no point in trying again.
-
-    When repeating has not helped the candidates before, the machine is simply busy, and each
-    such candidate takes one chance from the next.
-    """
-    plan = Plan(
-        precision=job.precision,
-        min_samples=job.min_samples,
-        max_samples=job.max_samples,
-        budget=job.budget,
-        incumbent=job.incumbent,
-        margin=job.margin,
-        limit=physical_limit(session.bench, gate.problem, job.mode),
-        span=session.bench.stall_seconds,
-    )
-    pace = session.pace(job.mode) if session.bench.stall_seconds else None
-    attempts: list[Attempt] = []
-    for chance in range(max(0, job.retries - session.futile_retries), -1, -1):
-        turn = pace.in_turn(timer, executable) if pace else None
-        before = session.bench.read()
-        timing = time_candidate(partial(_sampled, session, turn or timer), plan)
-        after = session.bench.read()
-        conditions = session.bench.conditions(before, after, timing.samples)
-        attempts.append(Attempt(timing, conditions, turn))
-        if not attempts[-1].reasons:
-            session.futile_retries = 0
-        if not attempts[-1].reasons or not _may_win(timing, job):
-            return attempts
-        if chance:
-            time.sleep(PAUSE_SECONDS)
-    session.futile_retries += len(attempts) > 1
-    return attempts
-
-
-def _sampled(session: Session, sample: Callable[[], float]) -> float:
-    session.live()
-    return sample()
-
-
-def _may_win(timing: Timing, job: Job) -> bool:
-    return job.incumbent is None or timing.interval.low < job.incumbent
 
 
 def _circumstances(

@@ -109,7 +109,7 @@ def test_reasons_are_one_line_and_hold_no_frames(error: BaseException, reason: s
 def test_retries_are_given_up_when_they_do_not_help(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autotune.worker.measure.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("autotune.worker.attempts.PAUSE_SECONDS", 0.0)
     monkeypatch.setattr("autotune.bench.disturbances", lambda *_: ("noise",))
     job = Job("scale N=64 float32 packed", "honest", {}, mode="hot", budget=0.01, retries=2)
     attempts = [measure(session, job).circumstances["attempts"] for _ in range(4)]

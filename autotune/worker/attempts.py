@@ -1,0 +1,89 @@
+"""Timing a candidate until nothing disturbs it, or until there is no point in trying again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from autotune.bench import Conditions, Timer
+from autotune.execution import Executable
+from autotune.limits import physical_limit
+from autotune.timing import Plan, Timing, time_candidate
+from autotune.verify import Gate
+from autotune.worker.pace import InTurn
+from autotune.worker.protocol import Job
+from autotune.worker.session import Session
+
+PAUSE_SECONDS = 0.2
+"""Before a disturbed measurement is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One timing of a candidate and what the machine did meanwhile.
+
+    Of one that was timed in turn with another, `timing` is what the ratios say.
+    """
+
+    timing: Timing
+    conditions: Conditions
+    turn: InTurn | None = None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What disturbed it."""
+        return self.conditions.reasons
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        """Seconds that it took."""
+        count = len(self.timing.samples)
+        return tuple(self.turn.own[-count:]) if self.turn else self.timing.samples
+
+
+def attempts_of(
+    session: Session, gate: Gate, timer: Timer, executable: Executable, job: Job
+) -> list[Attempt]:
+    """Time until undisturbed, or until there is no point in trying again.
+
+    When repeating has not helped the candidates before, the machine is simply busy, and each
+    such candidate takes one chance from the next.
+    """
+    plan = Plan(
+        precision=job.precision,
+        min_samples=job.min_samples,
+        max_samples=job.max_samples,
+        budget=job.budget,
+        incumbent=job.incumbent,
+        margin=job.margin,
+        limit=physical_limit(session.bench, gate.problem, job.mode),
+        span=session.bench.stall_seconds,
+    )
+    pace = session.pace(job.mode) if session.bench.stall_seconds else None
+    attempts: list[Attempt] = []
+    for chance in range(max(0, job.retries - session.futile_retries), -1, -1):
+        turn = pace.in_turn(timer, executable) if pace else None
+        before = session.bench.read()
+        timing = time_candidate(partial(_sampled, session, turn or timer), plan)
+        after = session.bench.read()
+        conditions = session.bench.conditions(before, after, timing.samples)
+        attempts.append(Attempt(timing, conditions, turn))
+        if not attempts[-1].reasons:
+            session.futile_retries = 0
+        if not attempts[-1].reasons or not _may_win(timing, job):
+            return attempts
+        if chance:
+            time.sleep(PAUSE_SECONDS)
+    session.futile_retries += len(attempts) > 1
+    return attempts
+
+
+def _sampled(session: Session, sample: Callable[[], float]) -> float:
+    session.live()
+    return sample()
+
+
+def _may_win(timing: Timing, job: Job) -> bool:
+    return job.incumbent is None or timing.interval.low < job.incumbent

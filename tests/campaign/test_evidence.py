@@ -1,0 +1,62 @@
+"""What a stored trial says of its candidate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from autotune.campaign.evidence import choice_of, seconds_of
+from autotune.model import Operation, Variant
+from autotune.registry import registry
+from autotune_tuning_db import ProblemKey, TrialRow
+
+TRIAL = TrialRow(
+    campaign=1,
+    problem=ProblemKey("toy", (("N", 4096),), "float32"),
+    device="cpu-a",
+    mode="hot",
+    stage="search",
+    variant="plain",
+    fingerprint="one",
+    config={},
+    status="ok",
+    started="2026-11-30T00:00:00+00:00",
+    samples=(2e-3, 3e-3, 4e-3),
+    median=3e-3,
+    low=2.5e-3,
+    high=3.5e-3,
+    toolchain={},
+    circumstances={},
+)
+PACED = {"paced": {"seconds": 2e-3, "low": 1.9e-3, "high": 2.1e-3, "slowdown": 1.5}}
+BESIDE = {"beside_anchor": {"seconds": 1e-3, "low": 0.9e-3, "high": 1.1e-3, "rounds": 6}}
+
+
+@pytest.fixture
+def plain(operation: Operation) -> Variant:
+    return registry.variant(operation, "plain")
+
+
+@pytest.mark.parametrize(
+    ("status", "circumstances", "expected"),
+    [
+        ("ok", {}, (3e-3, 2.5e-3, 3.5e-3)),
+        ("disturbed", {}, (3e-3, 2e-3, 3.5e-3)),
+        ("ok", PACED, (2e-3, 1.9e-3, 2.1e-3)),
+        ("disturbed", PACED, (2e-3, 1.9e-3, 2.1e-3)),
+        ("disturbed", BESIDE, (1e-3, 0.9e-3, 1.1e-3)),
+    ],
+)
+def test_what_was_timed_in_turn_with_another_counts_more_than_times(
+    plain: Variant, status: str, circumstances: dict[str, Any], expected: tuple[float, ...]
+) -> None:
+    row = replace(TRIAL, status=status, circumstances=circumstances)
+    choice = choice_of(row, plain)
+    assert (choice.seconds, choice.low, choice.high) == expected
+    assert seconds_of(row) == expected[0]
+
+
+def test_a_candidate_that_failed_has_no_time() -> None:
+    assert seconds_of(replace(TRIAL, status="wrong", circumstances=PACED)) is None
