@@ -63,7 +63,8 @@ def case_bomb(x: Any) -> Any:
 
 @variant(case_bomb, "bomb", passes=OWNED)
 def bomb(x: Any, y: Any) -> None:
-    """Right, and the end of its process a moment later."""
+    """Right, and the end of its process a moment later; too long to time others beside."""
+    time.sleep(0.03)
     faulthandler.dump_traceback_later(0.3, exit=True, file=sys.stderr)
     np.multiply(x, 2, out=y)
 
