@@ -45,12 +45,22 @@ def main() -> None:
     session = Session(CpuBench(local_cpu()))
     alone: list[list[float]] = [[] for _ in CANDIDATES]
     in_turn: list[list[float]] = [[] for _ in CANDIDATES]
+    anchor = None
     end, order = time.monotonic() + 60.0 * options.minutes, random.Random(0)
     while time.monotonic() < end:
         for number in order.sample(range(len(CANDIDATES)), len(CANDIDATES)):
             name, config = CANDIDATES[number]
-            job = Job(problem.key.text, name, config, mode="hot", budget=0.5, precision=0.02)
+            job = Job(
+                problem.key.text,
+                name,
+                config,
+                mode="hot",
+                budget=0.5,
+                precision=0.02,
+                anchor=anchor,
+            )
             outcome = measure(session, job)
+            anchor = anchor or (name, config, outcome.median or 1e-3)
             told = outcome.circumstances.get("paced")
             if told and outcome.median:
                 alone[number].append(outcome.median)

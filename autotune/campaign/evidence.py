@@ -16,6 +16,14 @@ from autotune.search import Space
 from autotune_policies import Choice
 from autotune_tuning_db import TrialRow
 
+_LONG_SECONDS = 0.02
+"""A call that takes longer sees a machine's fast and slow phases both."""
+
+_MOST_BYTES = 64 << 20
+"""Of temporaries that a measuring process may keep beside those of others."""
+
+_FASTER = 1.3
+
 
 @dataclass(slots=True)
 class Evidence:
@@ -58,6 +66,22 @@ class Evidence:
         ]
         row = min(own, key=lambda each: seconds_of(each) or math.inf, default=None)
         return choice_of(row, self.variants[row.variant]) if row is not None else None
+
+    def reference(self) -> Choice | None:
+        """The candidate to take samples in turn with: the first that will do, or one much faster.
+
+        Not one that is a little faster: of many unsure ratios the smallest would be taken, again
+        and again.
+        """
+        found: TrialRow | None = None
+        for row in self.rows.values():
+            seconds, best = seconds_of(row), seconds_of(found) if found else math.inf
+            if seconds is None or best is None or row.status != "ok" or not self.current(row):
+                continue
+            small = seconds <= _LONG_SECONDS and (row.workspace_bytes or 0) <= _MOST_BYTES
+            if small and (found is None or _FASTER * seconds < best):
+                found = row
+        return choice_of(found, self.variants[found.variant]) if found is not None else None
 
     def outdated(self) -> list[Candidate]:
         """Per variant that was measured before but not since the toolchain changed: its fastest."""

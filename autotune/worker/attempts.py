@@ -12,7 +12,7 @@ from autotune.execution import Executable
 from autotune.limits import physical_limit
 from autotune.timing import Plan, Timing, time_candidate
 from autotune.verify import Gate
-from autotune.worker.pace import InTurn
+from autotune.worker.pace import InTurn, Reference, reference_for, threads_of
 from autotune.worker.protocol import Job
 from autotune.worker.session import Session
 
@@ -61,10 +61,10 @@ def attempts_of(
         limit=physical_limit(session.bench, gate.problem, job.mode),
         span=session.bench.stall_seconds,
     )
-    pace = session.pace(job.mode) if session.bench.stall_seconds else None
+    reference = reference_for(session, gate, job)
     attempts: list[Attempt] = []
     for chance in range(max(0, job.retries - session.futile_retries), -1, -1):
-        turn = pace.in_turn(timer, executable) if pace else None
+        turn = _in_turn(session, timer, executable, reference, job)
         before = session.bench.read()
         timing = time_candidate(partial(_sampled, session, turn or timer), plan)
         after = session.bench.read()
@@ -78,6 +78,19 @@ def attempts_of(
             time.sleep(PAUSE_SECONDS)
     session.futile_retries += len(attempts) > 1
     return attempts
+
+
+def _in_turn(
+    session: Session,
+    timer: Timer,
+    executable: Executable,
+    reference: Reference | None,
+    job: Job,
+) -> InTurn | None:
+    if reference is None or job.anchor is None:
+        return None
+    differ = threads_of(executable) != reference.threads
+    return InTurn(session.bench, timer, reference.timer, job.anchor[2], differ)
 
 
 def _sampled(session: Session, sample: Callable[[], float]) -> float:

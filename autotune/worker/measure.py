@@ -14,6 +14,7 @@ from autotune.registry import registry
 from autotune.statistics import median_interval
 from autotune.verify import Gate, run_once
 from autotune.worker.attempts import Attempt, attempts_of
+from autotune.worker.pace import reference_for
 from autotune.worker.protocol import Job, Outcome, Status
 from autotune.worker.session import Built, Session
 
@@ -60,6 +61,8 @@ def _measured(session: Session, job: Job, timed: bool) -> Outcome:
             conditioned=job.conditioned,
             time_limit=job.time_limit,
         )
+        if timed:
+            reference_for(session, gate, job)  # before the candidate, whose outputs are watched
         built = session.build(gate, variant, config, time_limit=job.time_limit)
         session.note_compiled(problem, variant)
         outcome = _with_verdict(outcome, built)
@@ -180,9 +183,6 @@ def _timed(session: Session, gate: Gate, built: Built, job: Job, outcome: Outcom
         reason = f"went wrong under repetition: {again.verdict.reason}"
         return replace(outcome, status="wrong", reason=reason, error=again.verdict.error)
     status, interval = _status(best), median_interval(best.samples)
-    if status == "ok":
-        seconds, nbytes = best.timing.interval.median, outcome.workspace_bytes or 0
-        session.pace(job.mode).learn(timer, built.executable, seconds, nbytes)
     return replace(
         outcome,
         status=status,

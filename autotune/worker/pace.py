@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from autotune.bench import Timer
+from autotune.bench import Bench, Timer
 from autotune.execution import Executable
+from autotune.model import Config
+from autotune.registry import registry
 from autotune.timing import Timing
-from autotune.worker.protocol import Mode
+from autotune.verify import Gate
+from autotune.worker.protocol import Job
 
-LONG_SECONDS = 0.02
-"""A call that takes longer sees fast and slow phases both."""
-
-MOST_BYTES = 64 << 20
-"""Of temporaries that may be kept for it."""
-
-FASTER = 1.3
-"""Times faster that another candidate has to be to take its place."""
+if TYPE_CHECKING:
+    from autotune.worker.session import Session
 
 
 def threads_of(executable: Executable) -> str:
@@ -37,6 +34,38 @@ def threads_of(executable: Executable) -> str:
     return "blas" if settings.blas == "parallel" else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A candidate to time others beside, ready to be called."""
+
+    timer: Timer
+    threads: str
+
+
+def reference_for(session: Session, gate: Gate, job: Job) -> Reference | None:
+    """The job's anchor, built once; None without one, or where it does not run any more."""
+    if job.anchor is None or not session.bench.stall_seconds:
+        return None
+    name, config, _ = job.anchor
+    key = job.mode, name, tuple(sorted(config.items()))
+    if session.reference is None or session.reference[0] != key:
+        session.reference = key, _built(session, gate, job, name, Config(dict(config)))
+    return session.reference[1]
+
+
+def _built(session: Session, gate: Gate, job: Job, name: str, config: Config) -> Reference | None:
+    try:
+        variant = registry.variant(gate.problem.operation, name)
+        built = session.build(gate, variant, config, time_limit=job.time_limit)
+        if not built.verdict.passed:
+            return None
+        timer = session.timer(gate, built.executable, job.mode)
+        timer()
+    except Exception:
+        return None  # whatever it is, it is not the fault of the candidate to be timed beside it
+    return Reference(timer, threads_of(built.executable))
+
+
 @dataclass(slots=True)
 class InTurn:
     """Samples of a candidate, each right after one of the reference.
@@ -45,13 +74,19 @@ class InTurn:
     `seconds`; `own` has what it took.
     """
 
+    bench: Bench
     timer: Timer
     reference: Timer
     seconds: float
+    threads_differ: bool = False
     own: list[float] = field(default_factory=list)
 
     def __call__(self) -> float:
+        if self.threads_differ:
+            self.bench.change_over(self.reference)
         beside = self.reference()
+        if self.threads_differ:
+            self.bench.change_over(self.timer)
         self.own.append(self.timer())
         return self.own[-1] * self.seconds / beside
 
@@ -64,29 +99,3 @@ class InTurn:
             "high": interval.high,
             "slowdown": round(median(own) / interval.median, 4),
         }
-
-
-@dataclass(slots=True)
-class Pace:
-    """A candidate of one problem in one mode to time others beside, and what it takes."""
-
-    mode: Mode
-    _timer: Timer | None = None
-    _seconds: float = 0.0
-    _threads: str = ""
-
-    def learn(self, timer: Timer, executable: Executable, seconds: float, nbytes: int) -> None:
-        """Another one takes so many seconds at the pace of the first: keep it if much faster.
-
-        Not if a little: of many unsure ratios the smallest would be taken, again and again.
-        """
-        better = self._timer is None or FASTER * seconds < self._seconds
-        if better and seconds <= LONG_SECONDS and nbytes <= MOST_BYTES:
-            self._timer, self._seconds = timer, seconds
-            self._threads = threads_of(executable)
-
-    def in_turn(self, timer: Timer, executable: Executable) -> InTurn | None:
-        """Samples beside the one that is kept; None where there is none on the same threads."""
-        if self._timer is None or threads_of(executable) != self._threads:
-            return None
-        return InTurn(timer, self._timer, self._seconds)

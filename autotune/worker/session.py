@@ -19,7 +19,7 @@ from autotune.reach import reach_of
 from autotune.registry import registry
 from autotune.verify import Gate, Outputs, Run, Verdict, call_arguments, collect_outputs, run_once
 from autotune.worker.failures import Failed, failure
-from autotune.worker.pace import Pace
+from autotune.worker.pace import Reference
 from autotune.worker.protocol import NOBODY, PREPARING, Mode, call_limit
 from autotune_tuning_db import ProblemKey
 
@@ -83,7 +83,7 @@ class Session:
         self._unchecked: Buffers | None = None
         self.futile_retries = 0
         self._gate: tuple[tuple[str, int, float, bool], Gate] | None = None
-        self._pace: Pace | None = None
+        self.reference: tuple[object, Reference | None] | None = None
 
     def say(self, phase: str, limit: float | None = None) -> None:
         """A phase begins: a new time limit holds."""
@@ -122,7 +122,7 @@ class Session:
             self._gate[1].repair()
         self._suspect = False
         if self._gate is None or self._gate[0] != key:
-            self._gate = self._pace = None
+            self._gate = self.reference = None
             gc.collect()
             self.bench.memory.release()
             self.say(PREPARING, PREPARATION * time_limit if time_limit else None)
@@ -132,12 +132,6 @@ class Session:
             )
             self._gate = key, made
         return self._gate[1]
-
-    def pace(self, mode: Mode) -> Pace:
-        """What tells how fast the machine is while this problem is measured."""
-        if self._pace is None or self._pace.mode != mode:
-            self._pace = Pace(mode)
-        return self._pace
 
     def note_compiled(self, problem: Problem, variant: Variant) -> None:
         """A candidate was called: what it compiled need not be compiled ahead any more."""

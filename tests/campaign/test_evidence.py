@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autotune.campaign.evidence import choice_of, seconds_of
+from autotune.campaign.evidence import Evidence, choice_of, seconds_of
 from autotune.model import Operation, Variant
 from autotune.registry import registry
 from autotune_tuning_db import ProblemKey, TrialRow
@@ -60,3 +60,22 @@ def test_what_was_timed_in_turn_with_another_counts_more_than_times(
 
 def test_a_candidate_that_failed_has_no_time() -> None:
     assert seconds_of(replace(TRIAL, status="wrong", circumstances=PACED)) is None
+
+
+def test_the_reference_is_the_first_that_will_do_or_one_much_faster(plain: Variant) -> None:
+    evidence = Evidence({"plain": plain}, {})
+
+    def add(tile: int, seconds: float, **changes: Any) -> int | None:
+        evidence.add(replace(TRIAL, config={"tile": tile}, median=seconds, **changes))
+        found = evidence.reference()
+        return None if found is None else int(dict(found.config)["tile"])
+
+    assert evidence.reference() is None
+    assert add(1, 1.0) is None  # too long
+    assert add(2, 1e-3, workspace_bytes=1 << 30) is None
+    assert add(3, 1e-3, status="disturbed") is None
+    assert add(4, 5e-3) == 4
+    assert add(5, 4.5e-3) == 4
+    assert add(6, 2e-3) == 6
+    assert add(7, 3e-3) == 6
+    assert add(8, 1e-3, toolchain={"numpy": "0"}) == 6

@@ -19,9 +19,11 @@ from autotune.registry import registry
 from autotune.statistics import median_interval
 from autotune.timing import Timing
 from autotune.worker.measure import measure
-from autotune.worker.pace import LONG_SECONDS, MOST_BYTES, InTurn, Pace, threads_of
+from autotune.worker.pace import InTurn, reference_for, threads_of
 from autotune.worker.protocol import Job
 from autotune.worker.session import Session
+
+BENCH: Any = SimpleNamespace(change_over=lambda timer: None)
 
 
 class Machine:
@@ -34,20 +36,9 @@ class Machine:
         return lambda: seconds * self.slower
 
 
-def executable(**settings: Any) -> Any:
-    given = ThreadSettings(threads=2, **settings) if settings else None
-    return SimpleNamespace(thread_settings=given)
-
-
-def test_there_is_nothing_to_time_beside_at_first() -> None:
-    assert Pace("hot").in_turn(Machine().timer(1.0), executable()) is None
-
-
 def test_what_a_candidate_takes_in_turn_does_not_move_with_the_machine() -> None:
-    machine, pace = Machine(), Pace("hot")
-    pace.learn(machine.timer(1e-3), executable(), 1e-3, 0)
-    turn = pace.in_turn(machine.timer(2e-3), executable())
-    assert turn is not None
+    machine = Machine()
+    turn = InTurn(BENCH, machine.timer(2e-3), machine.timer(1e-3), 1e-3)
     samples = []
     for slower in (1.0, 1.6, 0.8, 1.6, 1.6):
         machine.slower = slower
@@ -59,20 +50,13 @@ def test_what_a_candidate_takes_in_turn_does_not_move_with_the_machine() -> None
     assert told["slowdown"] == pytest.approx(1.6)
 
 
-def test_another_takes_its_place_only_if_much_faster() -> None:
-    machine, pace = Machine(), Pace("hot")
-    for seconds, kept in ((1e-3, 1e-3), (0.9e-3, 1e-3), (0.5e-3, 0.5e-3), (2e-3, 0.5e-3)):
-        pace.learn(machine.timer(seconds), executable(), seconds, 0)
-        turn = pace.in_turn(machine.timer(1.0), executable())
-        assert turn is not None
-        assert turn.reference() == turn.seconds == kept
-
-
-@pytest.mark.parametrize(("seconds", "nbytes"), [(2 * LONG_SECONDS, 0), (1e-3, 2 * MOST_BYTES)])
-def test_what_is_long_or_large_is_not_kept(seconds: float, nbytes: int) -> None:
-    pace = Pace("hot")
-    pace.learn(Machine().timer(seconds), executable(), seconds, nbytes)
-    assert pace.in_turn(Machine().timer(1.0), executable()) is None
+def test_those_on_other_threads_let_the_last_ones_rest() -> None:
+    """Those wait for work, spinning, on the CPUs that these need."""
+    machine, rested = Machine(), []
+    bench: Any = SimpleNamespace(change_over=rested.append)
+    own, reference = machine.timer(2e-3), machine.timer(1e-3)
+    assert InTurn(bench, own, reference, 1e-3, threads_differ=True)() == pytest.approx(2e-3)
+    assert rested == [reference, own]
 
 
 @pytest.mark.parametrize(
@@ -86,15 +70,9 @@ def test_what_is_long_or_large_is_not_kept(seconds: float, nbytes: int) -> None:
         ({"openmp": "clang"}, "clang"),
     ],
 )
-def test_only_those_on_the_same_threads_are_timed_in_turn(
-    settings: dict[str, Any], threads: str
-) -> None:
-    """Others wait for theirs, spinning, on the CPUs that these need."""
-    found = executable(**settings)
-    assert threads_of(found) == threads
-    pace = Pace("hot")
-    pace.learn(Machine().timer(1e-3), executable(numba=True), 1e-3, 0)
-    assert (pace.in_turn(Machine().timer(1.0), found) is None) == bool(threads)
+def test_whose_threads_a_candidate_runs_on(settings: dict[str, Any], threads: str) -> None:
+    given = ThreadSettings(threads=2, **settings) if settings else None
+    assert threads_of(SimpleNamespace(thread_settings=given)) == threads  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -110,51 +88,51 @@ def quiet() -> Callable[[], Session]:
     return made
 
 
-def test_trials_after_the_first_are_timed_in_turn(quiet: Callable[[], Session]) -> None:
-    session = quiet()
+def scale_job(variant: str = "honest", **fields: Any) -> Job:
     key = Problem.of(registry.operation("scale"), (4096,)).key.text
-    job = Job(key, "honest", {}, mode="hot", budget=0.1, retries=0)
-    first = measure(session, job)
+    return Job(key, variant, {}, mode="hot", budget=0.1, retries=0, **fields)
+
+
+def test_a_candidate_is_timed_in_turn_with_the_anchor(quiet: Callable[[], Session]) -> None:
+    session = quiet()
+    first = measure(session, scale_job())
     assert (first.status, first.reason) == ("ok", "")
     assert "paced" not in first.circumstances
     assert first.median is not None
-    again = measure(session, replace(job, incumbent=first.median))
+    again = measure(session, scale_job(anchor=("honest", {}, 1.0), incumbent=1.0))
     told = again.circumstances["paced"]
     assert told["low"] <= told["seconds"] <= told["high"]
-    assert told["seconds"] == pytest.approx(first.median, rel=0.5)
+    assert told["seconds"] == pytest.approx(1.0, rel=0.5)
     assert again.median == median_interval(again.samples).median
-    assert again.median / told["seconds"] == pytest.approx(told["slowdown"], rel=1e-3)
+    assert again.median / told["seconds"] == pytest.approx(told["slowdown"], rel=1e-2, abs=1e-4)
 
 
-def test_a_slower_machine_costs_no_candidate_its_chance(
-    quiet: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+def test_the_incumbent_is_beaten_by_what_ratios_say(quiet: Callable[[], Session]) -> None:
+    """As much as a machine that has become slower makes of it, it costs nobody a chance."""
+    session = quiet()
+    unreachable = scale_job(incumbent=1e-9)
+    assert measure(session, unreachable).status == "dropped"
+    on_a_slower_machine = replace(unreachable, anchor=("honest", {}, 1e-10))
+    assert measure(session, on_a_slower_machine).status == "ok"
+
+
+@pytest.mark.parametrize("broken", ["zeros", "raising", "unheard_of"])
+def test_an_anchor_that_does_not_run_any_more_is_no_fault_of_the_candidate(
+    quiet: Callable[[], Session], broken: str
 ) -> None:
+    found = measure(quiet(), scale_job(anchor=(broken, {}, 1e-3)))
+    assert found.status == "ok"
+    assert "paced" not in found.circumstances
+
+
+def test_the_anchor_is_built_once_for_a_problem(quiet: Callable[[], Session]) -> None:
     session = quiet()
-    key = Problem.of(registry.operation("scale"), (4096,)).key.text
-    job = Job(key, "honest", {}, mode="hot", budget=0.1, retries=0)
-    first = measure(session, job)
-    assert first.median is not None
-    beaten = replace(job, incumbent=first.median / 5.0)
-    assert measure(session, beaten).status == "dropped"
-    monkeypatch.setattr(InTurn, "__call__", _ten_times_slower)
-    found = measure(session, beaten)
-    assert (found.status, found.reason) == ("ok", "")
-    assert found.circumstances["paced"]["slowdown"] > 5.0
-
-
-def _ten_times_slower(turn: InTurn) -> float:
-    """As if the machine had become a hundred times slower and the candidate ten times faster."""
-    turn.own.append(turn.timer() * 10.0)
-    return turn.own[-1] * turn.seconds / (turn.reference() * 100.0)
-
-
-def test_another_problem_begins_without_the_last_ones_pace(quiet: Callable[[], Session]) -> None:
-    session = quiet()
-    one, other = (Problem.of(registry.operation("scale"), (n,)) for n in (8, 9))
-    session.gate(one, 0)
-    kept = session.pace("hot")
-    assert session.pace("hot") is kept
-    assert session.pace("cold") is not kept
-    kept = session.pace("cold")
-    session.gate(other, 0)
-    assert session.pace("cold") is not kept
+    job = scale_job(anchor=("honest", {}, 1e-3))
+    gate = session.gate(session.problem(job.problem), 0)
+    kept = reference_for(session, gate, job)
+    assert kept is not None
+    assert reference_for(session, gate, replace(job, anchor=("honest", {}, 2e-3))) is kept
+    assert reference_for(session, gate, replace(job, mode="cold")) is not kept
+    assert reference_for(session, gate, replace(job, anchor=None)) is None
+    session.gate(Problem.of(registry.operation("scale"), (9,)), 0)
+    assert session.reference is None
