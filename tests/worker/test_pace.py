@@ -110,7 +110,7 @@ def test_a_candidate_is_timed_in_turn_with_the_anchor(quiet: Callable[[], Sessio
 def test_the_incumbent_is_beaten_by_what_ratios_say(quiet: Callable[[], Session]) -> None:
     """As much as a machine that has become slower makes of it, it costs nobody a chance."""
     session = quiet()
-    unreachable = scale_job(incumbent=1e-9)
+    unreachable = scale_job(incumbent=1e-9, max_samples=100_000)
     assert measure(session, unreachable).status == "dropped"
     on_a_slower_machine = replace(unreachable, anchor=("honest", {}, 1e-10))
     assert measure(session, on_a_slower_machine).status == "ok"
