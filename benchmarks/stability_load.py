@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -35,14 +36,20 @@ from autotune_policies import Choice
 from autotune_tuning_db import open_store
 
 TARGET = 0.9
-SPIN = "import os; os.sched_setaffinity(0, {int(__import__('sys').argv[1])})\nwhile True: pass"
+SPIN = """
+import os, sys
+os.sched_setaffinity(0, {int(sys.argv[1])})
+while os.getppid() == int(sys.argv[2]):
+    for _ in range(1_000_000):
+        pass
+"""
 
 
 @contextmanager
 def load() -> Iterator[None]:
     """One process that keeps the last CPU busy."""
     cpu = local_cpu().topology.allowed[-1]
-    process = subprocess.Popen([sys.executable, "-c", SPIN, str(cpu)])
+    process = subprocess.Popen([sys.executable, "-c", SPIN, str(cpu), str(os.getpid())])
     time.sleep(0.5)
     try:
         yield
