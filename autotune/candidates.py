@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable
 
 from autotune.asking import Wish
-from autotune.campaign.evidence import seconds_of
 from autotune.device import Device
 from autotune.errors import UserError
 from autotune.model import Candidate, Config, Problem, Variant
@@ -66,5 +65,11 @@ def _counts(row: TrialRow, variant: Variant, problem: Problem, device: Device) -
 
 
 def _fastest(rows: Iterable[TrialRow]) -> Config | None:
-    best = min(rows, key=lambda row: seconds_of(row) or math.inf, default=None)
+    best = min(rows, key=_seconds, default=None)
     return Config(dict(best.config)) if best is not None else None
+
+
+def _seconds(row: TrialRow) -> float:
+    """What it took, or what it takes by its ratio to a candidate whose time is known."""
+    told = row.circumstances.get("paced")
+    return float(told["seconds"]) if told else row.median or math.inf
