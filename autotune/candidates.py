@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from autotune.asking import Wish
 from autotune.device import Device
 from autotune.errors import UserError
+from autotune.in_turn import told_in_turn
 from autotune.model import Candidate, Config, Problem, Variant
 from autotune.model.space import default_config, inadmissible, why_not
 from autotune.registry import registry
@@ -71,5 +72,5 @@ def _fastest(rows: Iterable[TrialRow]) -> Config | None:
 
 def _seconds(row: TrialRow) -> float:
     """What it took, or what it takes by its ratio to a candidate whose time is known."""
-    told = row.circumstances.get("paced")
-    return float(told["seconds"]) if told else row.median or math.inf
+    told = told_in_turn(row)
+    return told[0] if told is not None else row.median or math.inf

@@ -45,7 +45,7 @@ def main() -> None:
     session = Session(CpuBench(local_cpu()))
     alone: list[list[float]] = [[] for _ in CANDIDATES]
     in_turn: list[list[float]] = [[] for _ in CANDIDATES]
-    anchor = None
+    reference = None
     end, order = time.monotonic() + 60.0 * options.minutes, random.Random(0)
     while time.monotonic() < end:
         for number in order.sample(range(len(CANDIDATES)), len(CANDIDATES)):
@@ -57,10 +57,10 @@ def main() -> None:
                 mode="hot",
                 budget=0.5,
                 precision=0.02,
-                anchor=anchor,
+                reference=reference,
             )
             outcome = measure(session, job)
-            anchor = anchor or (name, config, outcome.median or 1e-3)
+            reference = reference or (name, config, outcome.median or 1e-3)
             told = outcome.circumstances.get("paced")
             if told and outcome.median:
                 alone[number].append(outcome.median)

@@ -22,6 +22,7 @@ from typing import Any
 from common import ratio_interval, write
 
 from autotune.campaign import Campaign, Settings, parse_budget
+from autotune.campaign.evidence import seconds_of
 from autotune.device import local_cpu
 from autotune.model import Problem
 from autotune.plugins import load_plugins
@@ -64,8 +65,9 @@ class Tuned:
         races = list(dict.fromkeys(r.circumstances["race"] for r in self.trials if _raced(r)))
         last = [row for row in rows if _raced(row)][-1:] or rows[-1:]
         name = last[0].circumstances.get("race")
-        beside = [r for r in self.trials if r.circumstances.get("race") == name and r.median]
-        behind = (last[0].median or math.nan) / min(r.median or math.inf for r in beside) - 1.0
+        beside = [r for r in self.trials if r.circumstances.get("race") == name]
+        fastest = min(seconds_of(row) or math.inf for row in beside)
+        behind = (seconds_of(last[0]) or math.nan) / fastest - 1.0
         where = f"race {races.index(name) + 1} of {len(races)}" if name else "the search"
         return f"{100 * behind:.1f}% behind in {where} ({last[0].status})"
 

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from autotune.campaign.session import Session
+from autotune.in_turn import told_in_turn
 from autotune.model.problem import Problem
 from autotune.statistics import ratio_interval
 from autotune.worker.protocol import RaceJob, RaceOutcome
@@ -56,9 +57,9 @@ class Beside:
 def needs_comparison(row: TrialRow, anchor: Choice) -> bool:
     """Whether a trial was disturbed, and neither timed in turn with another nor hopeless."""
     disturbed = row.status in ("dropped", "disturbed") and bool(row.reason)
-    if "paced" in row.circumstances:
+    if not disturbed or told_in_turn(row) is not None:
         return False
-    return disturbed and row.median is not None and row.median <= HOPELESS * anchor.seconds
+    return row.median is not None and row.median <= HOPELESS * anchor.seconds
 
 
 def time_beside(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from autotune.campaign.beside import Beside
 from autotune.campaign.events import MEASURED, Failure
 from autotune.campaign.records import ran_out_of_memory
+from autotune.in_turn import told_in_turn
 from autotune.model.problem import Candidate, Config
 from autotune.model.traits import is_deterministic
 from autotune.model.variant import Variant
@@ -23,6 +24,7 @@ _MOST_BYTES = 64 << 20
 """Of temporaries that a measuring process may keep beside those of others."""
 
 _FASTER = 1.3
+"""Times faster that another has to be to take the reference's place."""
 
 
 @dataclass(slots=True)
@@ -73,14 +75,14 @@ class Evidence:
         Not one that is a little faster: of many unsure ratios the smallest would be taken, again
         and again.
         """
-        found: TrialRow | None = None
+        found, best = None, math.inf
         for row in self.rows.values():
-            seconds, best = seconds_of(row), seconds_of(found) if found else math.inf
-            if seconds is None or best is None or row.status != "ok" or not self.current(row):
+            seconds = seconds_of(row)
+            if seconds is None or row.status != "ok" or not self.current(row):
                 continue
             small = seconds <= _LONG_SECONDS and (row.workspace_bytes or 0) <= _MOST_BYTES
-            if small and (found is None or _FASTER * seconds < best):
-                found = row
+            if small and _FASTER * seconds < best:
+                found, best = row, seconds
         return choice_of(found, self.variants[found.variant]) if found is not None else None
 
     def outdated(self) -> list[Candidate]:
@@ -144,7 +146,7 @@ def choice_of(row: TrialRow, variant: Variant) -> Choice:
     """
     median = row.median or math.nan
     low, high, samples = row.low or median, row.high or median, len(row.samples)
-    told = _told_in_turn(row)
+    told = told_in_turn(row)
     if told is not None:
         median, low, high = told
     elif row.status == "disturbed":
@@ -170,12 +172,6 @@ def seconds_of(row: TrialRow) -> float | None:
     """The time of a trial, None for one that failed; that in turn with another where it has one."""
     if row.status not in MEASURED or row.median is None:
         return None
-    told, beside = _told_in_turn(row), Beside.of(row)
+    told, beside = told_in_turn(row), Beside.of(row)
     median = told[0] if told is not None else row.median
     return min(median, beside.seconds) if beside is not None else median
-
-
-def _told_in_turn(row: TrialRow) -> tuple[float, float, float] | None:
-    """Median and its interval by the ratios to a candidate whose time is known, if there are."""
-    told = row.circumstances.get("paced")
-    return (told["seconds"], told["low"], told["high"]) if told else None

@@ -241,7 +241,7 @@ class ProblemRun:
 
     def _job(self, candidate: Candidate) -> Job:
         settings = self.session.settings
-        best, beside = next(iter(self.evidence.choices()), None), self.evidence.reference()
+        best, known = next(iter(self.evidence.choices()), None), self.evidence.reference()
         variant = self.variants[candidate.variant]
         expected = estimate_seconds(variant, self.problem, candidate.config, self._rates)
         return Job(
@@ -251,7 +251,7 @@ class ProblemRun:
             mode=settings.mode,
             seed=settings.seed,
             incumbent=best.seconds if best else None,
-            anchor=(beside.variant, dict(beside.config), beside.seconds) if beside else None,
+            reference=(known.variant, dict(known.config), known.seconds) if known else None,
             precision=settings.precision,
             budget=settings.trial_seconds(self.share),
             time_limit=settings.candidate_seconds(self.share, expected),

@@ -87,10 +87,10 @@ def _in_turn(
     reference: Reference | None,
     job: Job,
 ) -> InTurn | None:
-    if reference is None or job.anchor is None:
+    if reference is None or job.reference is None:
         return None
     differ = threads_of(executable) != reference.threads
-    return InTurn(session.bench, timer, reference.timer, job.anchor[2], differ)
+    return InTurn(session.bench, timer, reference.timer, job.reference[2], differ)
 
 
 def _sampled(session: Session, sample: Callable[[], float]) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 
 from autotune.execution import Executable
 from autotune.fingerprint import fingerprint
+from autotune.in_turn import PACED
 from autotune.model import Config, workspace_bytes
 from autotune.registry import registry
 from autotune.statistics import median_interval
@@ -221,7 +222,7 @@ def _circumstances(
         **attempt.conditions.facts,
     }
     if attempt.turn is not None:
-        found["paced"] = attempt.turn.told(timing)
+        found[PACED] = attempt.turn.told(timing)
     if attempt.reasons:
         found["disturbed"] = list(attempt.reasons)
     record = session.thread_record(executable)

@@ -43,10 +43,10 @@ class Reference:
 
 
 def reference_for(session: Session, gate: Gate, job: Job) -> Reference | None:
-    """The job's anchor, built once; None without one, or where it does not run any more."""
-    if job.anchor is None or not session.bench.stall_seconds:
+    """The job's reference, built once; None without one, or where it does not run any more."""
+    if job.reference is None or not session.bench.stall_seconds:
         return None
-    name, config, _ = job.anchor
+    name, config, _ = job.reference
     key = job.mode, name, tuple(sorted(config.items()))
     if session.reference is None or session.reference[0] != key:
         session.reference = key, _built(session, gate, job, name, Config(dict(config)))

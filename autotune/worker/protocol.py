@@ -44,8 +44,8 @@ class Job:
     `problem` is the text of a ProblemKey. `incumbent` is the median to beat: the candidate is
     dropped once it can no longer come within `margin` of it. `time_limit` holds for preparing the
     problem and for building with the first call; then a call may take what `call_limit` says.
-    `anchor` is a candidate of the problem whose time is known, (variant, config, seconds), to take
-    samples in turn with where a machine's pace changes unseen.
+    `reference` is a candidate whose time is known, (variant, config, seconds), to take samples in
+    turn with where a machine's pace changes unseen.
     A disturbed measurement of a candidate that may win is repeated up to `retries` times. Inputs
     are multiplied by `gain`; `conditioned` allows for what rounding alone can do to the result
     (see `expected_outputs`).
@@ -57,7 +57,7 @@ class Job:
     mode: Mode = "cold"
     seed: int = 0
     incumbent: float | None = None
-    anchor: tuple[str, Mapping[str, Value], float] | None = None
+    reference: tuple[str, Mapping[str, Value], float] | None = None
     margin: float = 0.05
     precision: float = 0.01
     min_samples: int = 5

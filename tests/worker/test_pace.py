@@ -93,13 +93,13 @@ def scale_job(variant: str = "honest", **fields: Any) -> Job:
     return Job(key, variant, {}, mode="hot", budget=0.1, retries=0, **fields)
 
 
-def test_a_candidate_is_timed_in_turn_with_the_anchor(quiet: Callable[[], Session]) -> None:
+def test_a_candidate_is_timed_in_turn_with_the_reference(quiet: Callable[[], Session]) -> None:
     session = quiet()
     first = measure(session, scale_job())
     assert (first.status, first.reason) == ("ok", "")
     assert "paced" not in first.circumstances
     assert first.median is not None
-    again = measure(session, scale_job(anchor=("honest", {}, 1.0), incumbent=1.0))
+    again = measure(session, scale_job(reference=("honest", {}, 1.0), incumbent=1.0))
     told = again.circumstances["paced"]
     assert told["low"] <= told["seconds"] <= told["high"]
     assert told["seconds"] == pytest.approx(1.0, rel=0.5)
@@ -112,27 +112,27 @@ def test_the_incumbent_is_beaten_by_what_ratios_say(quiet: Callable[[], Session]
     session = quiet()
     unreachable = scale_job(incumbent=1e-9, max_samples=100_000)
     assert measure(session, unreachable).status == "dropped"
-    on_a_slower_machine = replace(unreachable, anchor=("honest", {}, 1e-10))
+    on_a_slower_machine = replace(unreachable, reference=("honest", {}, 1e-10))
     assert measure(session, on_a_slower_machine).status == "ok"
 
 
 @pytest.mark.parametrize("broken", ["zeros", "raising", "unheard_of"])
-def test_an_anchor_that_does_not_run_any_more_is_no_fault_of_the_candidate(
+def test_a_reference_that_does_not_run_any_more_is_no_fault_of_the_candidate(
     quiet: Callable[[], Session], broken: str
 ) -> None:
-    found = measure(quiet(), scale_job(anchor=(broken, {}, 1e-3)))
+    found = measure(quiet(), scale_job(reference=(broken, {}, 1e-3)))
     assert found.status == "ok"
     assert "paced" not in found.circumstances
 
 
-def test_the_anchor_is_built_once_for_a_problem(quiet: Callable[[], Session]) -> None:
+def test_the_reference_is_built_once_for_a_problem(quiet: Callable[[], Session]) -> None:
     session = quiet()
-    job = scale_job(anchor=("honest", {}, 1e-3))
+    job = scale_job(reference=("honest", {}, 1e-3))
     gate = session.gate(session.problem(job.problem), 0)
     kept = reference_for(session, gate, job)
     assert kept is not None
-    assert reference_for(session, gate, replace(job, anchor=("honest", {}, 2e-3))) is kept
+    assert reference_for(session, gate, replace(job, reference=("honest", {}, 2e-3))) is kept
     assert reference_for(session, gate, replace(job, mode="cold")) is not kept
-    assert reference_for(session, gate, replace(job, anchor=None)) is None
+    assert reference_for(session, gate, replace(job, reference=None)) is None
     session.gate(Problem.of(registry.operation("scale"), (9,)), 0)
     assert session.reference is None
