@@ -14,7 +14,8 @@ import psutil
 import pytest
 from worker_bench import MEASURED, Bench
 
-from autotune.worker import RaceJob
+from autotune.device import local_cpu
+from autotune.worker import RaceJob, Worker
 from autotune.worker.guard import Guard
 from autotune.worker.process import POLL_SECONDS, EndedError, Patience, Process
 
@@ -94,6 +95,34 @@ def test_whatever_it_says_renews_its_limit_and_may_set_another(made: list[Proces
     assert (ended.value.status, ended.value.phase) == ("timeout", "timing")
     assert ended.value.reason == "exceeded its limit of 0.75 s while timing"
     assert 1.5 < time.monotonic() - started < 10.0
+
+
+@pytest.mark.parametrize(
+    ("given", "blas", "openmp"),
+    [
+        ({}, "20", "1"),
+        ({"OPENBLAS_THREAD_TIMEOUT": "28", "KMP_BLOCKTIME": "7"}, "28", "7"),
+        ({"OMP_WAIT_POLICY": "active"}, "20", None),
+    ],
+)
+def test_idle_threads_of_blas_rest_unless_told_otherwise(
+    given: dict[str, str],
+    blas: str,
+    openmp: str | None,
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("OPENBLAS_THREAD_TIMEOUT", "KMP_BLOCKTIME", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    before = set(psutil.Process().children())
+    with Worker(local_cpu()) as worker:
+        assert Bench(worker).measure("honest").status in MEASURED
+        started = set(psutil.Process().children()) - before
+        (seen,) = [each.environ() for each in started if "autotune.worker" in each.cmdline()]
+    assert seen["OPENBLAS_THREAD_TIMEOUT"] == blas
+    assert seen.get("KMP_BLOCKTIME") == openmp
 
 
 def test_nonsense_in_the_pipe_is_a_crash(made: list[Process]) -> None:
