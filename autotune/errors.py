@@ -45,7 +45,7 @@ class DeclarationError(UserError, ValueError):
 
 
 class CapturingError(UserError):
-    """What cannot be done while a CUDA graph is captured; raised before the capture is touched."""
+    """What cannot be done while a CUDA graph is captured."""
 
 
 class LaunchError(AutotuneError):

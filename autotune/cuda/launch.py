@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.cuda.dependent import dependent_launch
 from autotune.cuda.streams import cupy_cuda, refuse_during_capture
-from autotune.errors import AutotuneError, DeclarationError, DeviceLostError, LaunchError
+from autotune.errors import (
+    AutotuneError,
+    CapturingError,
+    DeclarationError,
+    DeviceLostError,
+    LaunchError,
+)
 
 if TYPE_CHECKING:
     from autotune.cuda.source import CudaSource, Macro
@@ -28,6 +34,8 @@ _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 _LOST = frozenset({700, 702, 710, *range(714, 720)})
 """Illegal address or instruction, timeout, assertion, ECC, failed launch: the context is gone."""
+_CAPTURE = range(900, 909)
+"""CUDA_ERROR_STREAM_CAPTURE_...: what a capture does not allow, or one that something broke."""
 _WITHOUT_ASKING = 48 * 1024  # bytes of shared memory that need no opt-in
 
 
@@ -252,7 +260,10 @@ def _launch_again(error: Exception, arguments: tuple[int, ...], function: CudaFu
 
 def _failed(function: CudaFunction, error: Exception) -> AutotuneError:
     message = f"kernel {function.entry} was not launched: {error}"
-    if getattr(error, "status", None) in _LOST:
+    status = getattr(error, "status", None)
+    if status in _CAPTURE:
+        return CapturingError(f"{message}; a CUDA graph is being captured, or its capture broke.")
+    if status in _LOST:
         return DeviceLostError(f"{message}; an earlier kernel broke the CUDA context.")
     return LaunchError(message)
 

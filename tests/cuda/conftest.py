@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import fake_cupy as fake
 import pytest
 
-from autotune.cuda import nvrtc
+from autotune.cuda import CudaSource, nvrtc
+from autotune.cuda.launch import CudaFunction
 
 
 @pytest.fixture
@@ -28,3 +31,16 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...]
     monkeypatch.setattr(nvrtc, "compile_cubin", compile_cubin)
     monkeypatch.setattr(nvrtc, "version", lambda: "13.0")
     return calls
+
+
+@pytest.fixture
+def scale(tmp_path: Path, fake_cupy: Any, compiled: Any) -> CudaFunction:
+    """y = x * factor, elementwise."""
+    file = tmp_path / "scale.cu"
+    file.write_text("kernel")
+
+    @fake_cupy.kernel("scale", "PPqd")
+    def run(launched: Any, x: int, y: int, count: int, factor: float) -> None:
+        fake.at(y, count, "f8")[...] = fake.at(x, count, "f8") * factor
+
+    return CudaSource(file).kernel("scale", {"REAL": "double"})

@@ -8,26 +8,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import fake_cupy as fake
 import numpy as np
 import pytest
 
 from autotune.cuda import CudaSource, dependent, pointer, strides_in_elements
 from autotune.cuda.launch import CudaFunction
 from autotune.errors import CapturingError, DeclarationError, LaunchError
-
-
-@pytest.fixture
-def scale(tmp_path: Path, fake_cupy: Any, compiled: Any) -> CudaFunction:
-    """y = x * factor, elementwise."""
-    file = tmp_path / "scale.cu"
-    file.write_text("kernel")
-
-    @fake_cupy.kernel("scale", "PPqd")
-    def run(launched: Any, x: int, y: int, count: int, factor: float) -> None:
-        fake.at(y, count, "f8")[...] = fake.at(x, count, "f8") * factor
-
-    return CudaSource(file).kernel("scale", {"REAL": "double"})
 
 
 def test_a_launch_runs_on_the_current_stream_with_its_parameters(
@@ -206,6 +192,17 @@ def test_threads_do_not_mix_their_parameters(scale: CudaFunction, fake_cupy: Any
     assert not wrong
     assert len(fake_cupy.launched) == 400
     assert len(fake_cupy.loaded) == 1
+
+
+def test_a_launch_that_a_capture_does_not_allow_is_not_the_kernels_fault(
+    scale: CudaFunction, fake_cupy: Any
+) -> None:
+    x = fake_cupy.empty(3)
+    launch = scale.launcher(grid=(1,), block=(32,), arguments="PPqd")
+    launch(pointer(x), pointer(x), 3, 1.0)
+    fake_cupy.fail_with = 901
+    with pytest.raises(CapturingError, match=r"scale was not launched.*its capture broke"):
+        launch(pointer(x), pointer(x), 3, 1.0)
 
 
 def test_a_struct_of_another_size_is_refused(tmp_path: Path, fake_cupy: Any, compiled: Any) -> None:
