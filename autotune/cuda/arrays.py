@@ -19,6 +19,7 @@ from autotune.libraries import (
     Part,
     Pooled,
     extent,
+    library_of,
     made_by,
     reach_into,
     share_memory,
@@ -39,6 +40,15 @@ def pointer(array: Any) -> int:
         address = array.data_ptr()
         _of_torch.add(kind)
     return address
+
+
+def packed_addresses(arrays: Sequence[Any]) -> list[int] | None:
+    """Device addresses of CuPy arrays, or of torch tensors; None if one of them is not packed."""
+    if library_of(arrays[0]).name == "torch":
+        found = [array.data_ptr() for array in arrays if array.is_contiguous()]
+    else:
+        found = [array.data.ptr for array in arrays if array._c_contiguous]
+    return found if len(found) == len(arrays) else None
 
 
 def strides_in_elements(array: Any) -> tuple[int, ...]:

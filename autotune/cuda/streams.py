@@ -69,6 +69,13 @@ def torch_device(place: int) -> Any:
     return import_module("torch").device("cuda", place)
 
 
+def torch_stream(stream: int, place: int) -> AbstractContextManager[Any]:
+    """Inside, torch's current stream on a GPU is one that was made elsewhere."""
+    torch: Any = import_module("torch")
+    outside = torch.cuda.ExternalStream(stream, torch_device(place))
+    return torch.cuda.stream(outside)  # type: ignore[no-any-return]
+
+
 def around(library: str, place: int) -> Callable[[], AbstractContextManager[Any] | None] | None:
     """What gives the context for a call: the arrays' device, and torch's stream for its tensors.
 

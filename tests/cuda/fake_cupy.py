@@ -19,7 +19,8 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -84,7 +85,7 @@ class ndarray(NDArrayOperatorsMixin):  # noqa: N801
         if memptr is None:
             kind = np.dtype(dtype)
             sizes = shape if isinstance(shape, tuple | list) else (shape,)
-            memptr = fake.pool.malloc(math.prod(sizes) * kind.itemsize)
+            memptr = fake.alloc(math.prod(sizes) * kind.itemsize)
             array = np.ndarray(shape, dtype, memptr.memory, order=order)  # type: ignore[call-overload]
         else:
             array = np.ndarray(shape, dtype, memptr.memory, memptr.offset, strides)
@@ -356,6 +357,9 @@ class Graph:
         self._work = work
 
     def launch(self, stream: Any = None) -> None:
+        if current().fail_with is not None:
+            raise CUDARuntimeError(current().fail_with or 0, "unspecified launch failure")
+        current().graphs.append((stream or get_current_stream()).ptr)
         for each in self._work:
             each()
 
@@ -454,7 +458,8 @@ class FakeCupy(types.ModuleType):
     """The module, and the knobs of a test.
 
     `kernel(name, arguments)` registers what a launch does; `costs`: seconds of the fake clock by
-    kernel name; `fail_with`: a status that every later launch and synchronisation raises.
+    kernel name; `fail_with`: a status that every later launch and synchronisation raises;
+    `graphs`: the streams that graphs were launched on.
     """
 
     ndarray = ndarray
@@ -472,6 +477,7 @@ class FakeCupy(types.ModuleType):
         self.costs: dict[str, float] = {}
         self.launched: list[Launched] = []
         self.captures: dict[int, list[Callable[[], None]]] = {}
+        self.graphs: list[int] = []
         self.local = threading.local()
         self.pool = MemoryPool()
         self.clock, self.device_id, self.device_count = 0.0, 0, 1
@@ -526,7 +532,8 @@ class FakeCupy(types.ModuleType):
             "get_elapsed_time": get_elapsed_time,
             "get_device_id": lambda: self.device_id,
             "is_available": lambda: self.device_count > 0,
-            "alloc": self.pool.malloc,
+            "alloc": self.alloc,
+            "using_allocator": self._using,
             "UnownedMemory": unowned,
             "MemoryPointer": moved,
             "MemoryPool": MemoryPool,
@@ -542,6 +549,18 @@ class FakeCupy(types.ModuleType):
             return function
 
         return register
+
+    def alloc(self, size: int) -> Memory:
+        """From this thread's allocator."""
+        return getattr(self.local, "allocator", self.pool.malloc)(size)  # type: ignore[no-any-return]
+
+    @contextmanager
+    def _using(self, allocator: Callable[[int], Memory]) -> Iterator[None]:
+        self.local.allocator = allocator
+        try:
+            yield
+        finally:
+            del self.local.allocator
 
     def check_sync(self) -> None:
         """What a synchronisation does: an error during capture, or one that is pending."""
@@ -578,10 +597,15 @@ class FakeCupy(types.ModuleType):
         launched = Launched(
             name, (gx, gy, gz), (bx, by, bz), shared, stream, self.device_id, values
         )
-        if stream in self.captures:
-            self.captures[stream].append(lambda: self._run(launched))
+        self.enqueue(lambda: self._run(launched), stream)
+
+    def enqueue(self, work: Callable[[], None], stream: int | None = None) -> None:
+        """Work for the current stream or the given one: done at once, or captured."""
+        pointer = get_current_stream().ptr if stream is None else stream
+        if pointer in self.captures:
+            self.captures[pointer].append(work)
         else:
-            self._run(launched)
+            work()
 
     def _run(self, launched: Launched) -> None:
         self.launched.append(launched)

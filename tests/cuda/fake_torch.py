@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,9 +131,24 @@ class FakeTorch(types.ModuleType):
         super().__init__("torch")
         self.streams: dict[int, int] = {}
         self.made = 0
+        self.cuda = types.SimpleNamespace(
+            ExternalStream=lambda pointer, device: (pointer, device.index),
+            stream=self._on_stream,
+            memory_stats=lambda place: {"allocation.all.allocated": self.made},
+        )
         self._C = types.SimpleNamespace(
             _cuda_getCurrentRawStream=lambda index: self.streams.get(index, 0)
         )
+
+    @contextmanager
+    def _on_stream(self, stream: tuple[int, int]) -> Iterator[None]:
+        pointer, place = stream
+        before = self.streams.get(place, 0)
+        self.streams[place] = pointer
+        try:
+            yield
+        finally:
+            self.streams[place] = before
 
     def empty(self, shape: Any, dtype: DType = DType("float32"), device: Any = None) -> Tensor:
         self.made += 1

@@ -1,12 +1,14 @@
 """The CUDA block with arrays on a device: its parts are kernels as dispatch hands them out.
 
-What the block launches itself is NumPy's here; tests/emulation runs its CUDA sources.
+What the block launches itself is NumPy's here, on the current stream like a launch;
+tests/emulation runs its CUDA sources.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import fake_cupy as fake
@@ -26,6 +28,11 @@ KIND = np.dtype("float64")
 SIZES = {"B": 2, "N": 5, "D": 8, "F": 6, "H": 4, "Hkv": 2}
 
 
+def launched(run: Callable[..., None]) -> Callable[..., None]:
+    """`run` as work for the current stream."""
+    return lambda *arguments: fake.current().enqueue(partial(run, *arguments))
+
+
 def referenced(operation: Any) -> Variant:
     """A variant that computes the operation's reference, with a temporary of its own."""
 
@@ -41,7 +48,7 @@ def referenced(operation: Any) -> Variant:
                 target[...] = values
             arrays[-1][...] = np.nan  # the temporary lies in the room, not in a result
 
-        return run
+        return launched(run)
 
     room = Intermediate("scratch", (64,))
     return Variant("referenced", operation, build, device="cuda", intermediates=(room,))
@@ -82,7 +89,7 @@ def normed(
             forward = registry.operation("rmsnorm").reference
             given["out"][...] = forward(x, given["weight"], eps=eps)
 
-    return run
+    return launched(run)
 
 
 _WHOLE = ("weight", "grad_weight", "parts")
@@ -99,7 +106,7 @@ def moved(entry: str, itemsize: int, rows: int, widths: Sequence[int]) -> Callab
             target, source = (column, part) if entry == "join" else (part, column)
             target[...] = source
 
-    return move
+    return launched(move)
 
 
 def multiplied(
@@ -114,7 +121,7 @@ def multiplied(
         )
         target[...] = left @ right
 
-    return step
+    return launched(step)
 
 
 @pytest.fixture
@@ -131,18 +138,62 @@ def gpu(monkeypatch: pytest.MonkeyPatch, fake_cupy: Any) -> Any:
     return fake_cupy
 
 
-@pytest.mark.parametrize("operation", ["transformer_block", "projected_block"])
-@pytest.mark.parametrize("suffix", ["", "_train"])
-@pytest.mark.parametrize("name", ["cuda_parts", "cuda_parts_norm_mlp"])
-def test_it_is_its_reference(gpu: Any, operation: str, suffix: str, name: str) -> None:
-    sizes = {**SIZES, "Dh": 4} if operation == "projected_block" else SIZES
-    problem = Problem.of(registry.operation(operation + suffix), sizes, "float64", causal=True)
-    variant = registry.variant(problem.operation, name)
-    rng = np.random.default_rng(2)
-    inputs = problem.operation.sample(problem, rng)
-    outputs = [gpu.empty(t.shape(problem.sizes), KIND) for t in problem.operation.outputs]
-    executable = Executable(variant, problem, {"room": 1}, Gpu())
-    executable(*map(gpu.asarray, inputs), *outputs, 1e-6)
-    right = problem.operation.reference(*inputs, causal=True, eps=1e-6)
-    for found, each in zip(outputs, right if suffix else (right,), strict=True):
-        np.testing.assert_allclose(found.get(), each, rtol=1e-11, atol=1e-12)
+BLOCKS = [
+    (operation + suffix, name)
+    for operation in ("transformer_block", "projected_block")
+    for suffix in ("", "_train")
+    for name in ("cuda_parts", "cuda_parts_norm_mlp")
+]
+
+
+class Block:
+    """A variant of an operation, its arrays on the device, and its reference."""
+
+    def __init__(self, gpu: Any, operation: str, name: str) -> None:
+        sizes = {**SIZES, "Dh": 4} if operation.startswith("projected_block") else SIZES
+        self.problem = Problem.of(registry.operation(operation), sizes, "float64", causal=True)
+        variant = registry.variant(self.problem.operation, name)
+        self.executable = Executable(variant, self.problem, {"room": 1}, Gpu())
+        sample = self.problem.operation.sample(self.problem, np.random.default_rng(2))
+        self.inputs = [gpu.asarray(each) for each in sample]
+        shapes = [t.shape(self.problem.sizes) for t in self.problem.operation.outputs]
+        self.outputs = [gpu.empty(shape, KIND) for shape in shapes]
+        self.room = gpu.empty(self.executable.layout.nbytes, np.dtype("uint8"))
+
+    def check(self, **options: Any) -> None:
+        """Call it and compare."""
+        for each in self.outputs:
+            fake.host(each)[...] = np.nan
+        self.executable(*self.inputs, *self.outputs, 1e-6, **options)
+        right = self.problem.operation.reference(*fake.host(self.inputs), causal=True, eps=1e-6)
+        expected = right if isinstance(right, tuple) else (right,)
+        for found, each in zip(self.outputs, expected, strict=True):
+            np.testing.assert_allclose(found.get(), each, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize(("operation", "name"), BLOCKS)
+def test_it_is_its_reference(gpu: Any, operation: str, name: str) -> None:
+    Block(gpu, operation, name).check()
+
+
+@pytest.mark.parametrize(("operation", "name"), BLOCKS)
+def test_a_call_that_comes_again_is_replayed(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, operation: str, name: str
+) -> None:
+    monkeypatch.setattr("autotune.cuda.replayed._alone", lambda: True)
+    block = Block(gpu, operation, name)
+    for graphs in range(4):
+        block.check(workspace=block.room)
+        assert len(gpu.graphs) == graphs
+        block.inputs[0] *= 0.5
+
+
+def test_strided_arrays_run_as_they_are(gpu: Any) -> None:
+    block = Block(gpu, "transformer_block_train", "cuda_parts")
+    for arrays in (block.inputs, block.outputs):
+        whole = gpu.empty((*arrays[0].shape, 2), KIND)
+        whole[..., 0] = arrays[0]
+        arrays[0] = whole[..., 0]
+    for _ in range(3):
+        block.check(workspace=block.room)
+    assert gpu.graphs == []
