@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autotune.arrays import Guarded, array_dtype, poison, same_bits
@@ -40,6 +41,7 @@ class Case:
     layout: str = "packed"
     scale: float | None = None
     gain: float = 1.0  # of all inputs
+    trend: tuple[float, float] | None = None  # added to logits from first to last key; a tenth
 
     @classmethod
     def of(cls, shape: tuple[int, ...], **unusual: Any) -> Case:
@@ -50,6 +52,7 @@ class Case:
         words = [f"{name}{size}" for name, size in self.dims]
         words += [f"scale{self.scale}"] if self.scale is not None else []
         words += [f"gain{self.gain:g}"] if self.gain != 1 else []
+        words += ["trend{:g}to{:g}".format(*self.trend)] if self.trend else []
         words += ["causal"] if self.causal else []
         words += ["residual"] if self.residual else []
         return "-".join((*words, *([self.layout] if self.layout != "packed" else [])))
@@ -77,6 +80,12 @@ SMALL = (
 SCALES = (
     Case.of((1, 2, 1, 129, 200, 64), scale=-0.3, causal=True),
     Case.of((1, 1, 1, 129, 129, 64), scale=0.0, causal=True),
+)
+# Online softmaxes move their shifts late, never, or down; groups that split the keys disagree.
+TRENDS = tuple(
+    Case.of((1, 2, 1, 150, 700, 64), trend=trend, causal=causal)
+    for trend in ((0.0, 600.0), (600.0, 0.0), (-600.0, -600.0), (-3000.0, -100.0))
+    for causal in (False, True)
 )
 REPEATED = Case.of((1, 2, 1, 300, 333, 64), causal=True)
 UNALIGNED = Case.of((2, 1, 1, 150, 150, 64), layout="unaligned")
@@ -242,6 +251,11 @@ def _buffers(case: Case, problem: Problem, memory: Memory) -> Buffers:
     for name in {"q", "k", "v", "grad_out"} & arrays.keys():
         arrays[name][...] = arrays[name].astype("float64") * case.gain
     scalars = buffers.scalars if case.scale is None else (case.scale,)
+    if case.trend:
+        # the last terms of the scores, and whole numbers, so that nearly all of the sums is exact
+        gain = (1.0 if problem.dtype == "float64" else 0.1) / scalars[0]
+        terms = np.rint(np.linspace(*case.trend, arrays["k"].shape[2]) * gain)
+        arrays["q"][..., -1], arrays["k"][..., -1] = 1, memory.asarray(terms)
     if {"out", "lse"} <= arrays.keys():
         _fill_residuals(arrays, problem, scalars[0])
     unchanged = {place: memory.witness(array) for place, array in enumerate(buffers.input_arrays)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from contract import (
     SCALES,
     SHAPES,
     SMALL,
+    TRENDS,
     UNALIGNED,
     Candidate,
     Case,
@@ -35,6 +37,13 @@ def _long() -> list[Candidate]:
     """The float64 variants with their default configs, and half of them with a random one."""
     random = candidates(LONG, ("cuda_dmma",), seed=1, share=2)
     return [*candidates(LONG, ("cuda_dmma",)), *random]
+
+
+def _trends() -> list[Candidate]:
+    """The variants that store scores or weights on all of them, the others on every third."""
+    stored = [each for each in candidates(TRENDS, TILED) if each.variant.endswith("_stored")]
+    random = [replace(each, seed=2) for each in stored]
+    return [*stored, *random, *candidates(TRENDS, TILED, share=3)]
 
 
 def _forwards() -> list[Candidate]:
@@ -70,6 +79,11 @@ def test_negative_and_zero_scale(candidate: Candidate, device: Any, memory: Any)
 
 @pytest.mark.parametrize("candidate", large_magnitudes(TILED), ids=str)
 def test_large_magnitudes(candidate: Candidate, device: Any, memory: Any) -> None:
+    check(candidate, device, memory)
+
+
+@pytest.mark.parametrize("candidate", _trends(), ids=str)
+def test_logits_that_rise_or_fall(candidate: Candidate, device: Any, memory: Any) -> None:
     check(candidate, device, memory)
 
 

@@ -60,7 +60,7 @@ def macros(problem: Any, config: Mapping[str, Any], step: Step, form: Form) -> M
         "STAGES": config["stages"],
         "D_CHUNK": int(evaluate(space.CHUNK, names)),
         "ATOMIC_GQ": form.atomic,
-        "STORE_SCORES": form.stored,
+        "STORED": form.stored,
         "SPREAD_COPIES": bool(config.get("spread", False)),
     }
     for name, size in _shared(step, form).items():

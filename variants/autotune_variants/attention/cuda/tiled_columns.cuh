@@ -1,6 +1,6 @@
 // Backward over columns: a block owns kBlock keys, streams the queries, and sums GK and GV (optionally adding GQ by
-// atomics). The weights follow from the forward's shifts and sums; in float64 the accumulators of grad_out V^T start at
-// -delta.
+// atomics). The weights follow from the forward's shifts and sums, or are what it has stored; in float64 the accumulators of
+// grad_out V^T start at -delta.
 #pragma once
 #include "tiled_forward.cuh"
 
@@ -151,13 +151,13 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
   const auto vectors_of = [&](int step, const Cursor& at) {
     const i64 vector = (task.batch * a.heads + at.head) * a.nq, limit = step < steps ? a.nq : 0;
     const unsigned to = stage_of(step) + 2 * kShare * kPitch;
-    load_vector(to, a.shift + vector, at.query + split * kShare, limit);
+    if (!kStoreWeights) load_vector(to, a.shift + vector, at.query + split * kShare, limit);
     load_vector(to + kVector, a.inverse + vector, at.query + split * kShare, limit);
     load_vector(to + 2 * kVector, a.delta + vector, at.query + split * kShare, limit);
   };
   if (STAGES > 1) queries_of(0, next).all(), grads_of(0, next).all();
   const unsigned table = keys + kColumnTable;
-  fill_table(table);
+  if (!kStoreWeights) fill_table(table);
   wait_for_previous();
   if (STAGES > 1) {
     vectors_of(0, next);
@@ -176,7 +176,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
   const auto scores_of = [&](const Cursor& at) {
     load_scores_across(a, p, (task.batch * a.heads + at.head) * a.nq, at.query + split * kShare, key, lane);
   };
-  if (STORE_SCORES && steps) scores_of(now);
+  if (STORED && steps) scores_of(now);
   for (int step = 0; step < steps; ++step, now.advance(task, a)) {
     moved_gk.before(step, gk), moved_gv.before(step, gv);
     if (STAGES == 1) {
@@ -199,18 +199,20 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
     const unsigned queries = stage_of(step), grads = queries + kShare * kPitch, vectors = grads + kShare * kPitch;
 
     const unsigned key_rows = keys + row_warp * 16 * kPitch + lane.along, value_rows = key_rows + kBlock * kPitch;
-    if constexpr (!STORE_SCORES) {
+    if constexpr (!STORED) {
       clear(p);
-      scores(p, [&](int i) { return left_along(key_rows, i * 8 * kStored); }, queries + lane.right, [&](int i) {
+      scores(p, [&](int i) { return left_along(key_rows, i * kAlong * kStored); }, queries + lane.right, [&](int i) {
         if (STAGES > 1 && SPREAD_COPIES) copy_part(next_queries, next_grads, i, kDepth);
       });
       if (STAGES > 1 && SPREAD_COPIES) commit_copies();
     }
     const bool masked = task.rows < kBlock || (CAUSAL && task.first + kBlock - 1 > query + a.nk - a.nq);
-    weigh(p, c, table, [&](int j, int e) {
-      const Pair shift = load_pair(vectors + (j * 8 + 2 * lane.t) * kSize);
-      return bias_of(e & 1 ? shift.y : shift.x);
-    });
+    if constexpr (!kStoreWeights) {
+      weigh(p, c, table, [&](int j, int e) {
+        const Pair shift = load_pair(vectors + (j * 8 + 2 * lane.t) * kSize);
+        return bias_of(e & 1 ? shift.y : shift.x);
+      });
+    }
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) {
       const Pair inverse = load_pair(vectors + kVector + (j * 8 + 2 * lane.t) * kSize);
@@ -235,7 +237,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
       const Pair delta = load_pair(vectors + 2 * kVector + (j * 8 + 2 * lane.t) * kSize);
       s[j][0] = s[j][2] = -delta.x, s[j][1] = s[j][3] = -delta.y;
     }
-    scores(s, [&](int i) { return left_along(value_rows, i * 8 * kStored); }, grads + lane.right);
+    scores(s, [&](int i) { return left_along(value_rows, i * kAlong * kStored); }, grads + lane.right);
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) {
       const Pair delta = load_pair(vectors + 2 * kVector + (j * 8 + 2 * lane.t) * kSize);
@@ -251,7 +253,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
         store_two(place + 8 * kScorePitch, s[j][2] * scale, s[j][3] * scale);
       }
     }
-    if (STORE_SCORES && step + 1 < steps) scores_of(following);
+    if (STORED && step + 1 < steps) scores_of(following);
     accumulate(gk, s, queries + task.chunk * kChunk * kStored + lane.across);
 #if ATOMIC_GQ
     sync_group();

@@ -40,8 +40,8 @@
 #ifndef MIN_BLOCKS
 #define MIN_BLOCKS 1       // blocks that must fit on one multiprocessor (caps the registers)
 #endif
-#ifndef STORE_SCORES
-#define STORE_SCORES 0    // the forward stores Q K^T and the backward reads it: one product (two, by passes) less
+#ifndef STORED
+#define STORED 0          // the forward stores Q K^T, or in float64 its weights: one product of the backward (two, by passes) less
 #endif
 #ifndef SPREAD_COPIES
 #define SPREAD_COPIES 0   // the column pass issues its copies between products instead of before them
@@ -63,8 +63,9 @@ constexpr int kBlock = 16 * ROW_WARPS;
 constexpr int kWarps = ROW_WARPS * SPLIT_WARPS;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kSize = sizeof(Real), kStored = sizeof(Data);
-constexpr int kDepth = (HEAD_DIM + 7) / 8;                            // products along the head
-constexpr int kChunk = D_CHUNK < kDepth * 8 ? D_CHUNK : (HEAD_DIM + 15) / 16 * 16;
+constexpr int kAlong = STORAGE ? 16 : 8;                              // columns of the head that one product takes
+constexpr int kDepth = (HEAD_DIM + kAlong - 1) / kAlong;              // products along the head
+constexpr int kChunk = D_CHUNK < HEAD_DIM ? D_CHUNK : (HEAD_DIM + 15) / 16 * 16;
 constexpr int kChunks = (HEAD_DIM + kChunk - 1) / kChunk;
 constexpr int kDim = kChunks * kChunk;                                // padded head size
 constexpr int kPitch = (kDim * kStored + 127) / 128 * 128;            // bytes of a row in shared memory
@@ -77,9 +78,11 @@ __host__ __device__ constexpr int larger_of(int a, int b) { return a > b ? a : b
 // TF32 accumulators truncate where float64 ones round: for float32 chains are kept short, and shifts are subtracted in
 // float32 after the product instead of starting the accumulators.
 constexpr bool kRounds = kSize == 8;
+// Float64 stores weights: its exponential takes time that the products wait for. Float32 computes it again for nothing.
+constexpr bool kStoreScores = STORED && kSize == 4, kStoreWeights = STORED && kSize == 8;
 static_assert(!SIMT || (kSize == 4 && !STORAGE && !ATOMIC_GQ), "plain float32, GQ by the row pass");
-static_assert(!(STORE_SCORES && SPREAD_COPIES), "copies are spread over the product that stored scores save");
-static_assert(!(STORE_SCORES && kChunks > 1), "one block a row of scores");
+static_assert(!(STORED && SPREAD_COPIES), "copies are spread over the product that stored scores save");
+static_assert(!(STORED && kChunks > 1), "one block a row of scores");
 static_assert(!STORAGE || (kSize == 4 && !ATOMIC_GQ), "16-bit tensors: float32 sums, GQ by the row pass");
 static_assert(kChunks == 1 || kChunk * kStored % 128 == 0, "chunks begin where the swizzle repeats");
 static_assert(STAGES == 1 || STAGES == 2, "one tile or two");

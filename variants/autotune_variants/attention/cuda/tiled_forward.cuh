@@ -13,27 +13,30 @@ struct RowState {
   Real shift[2], sum[2];
 };
 
-// Moves the shifts of a warp's rows up to this step's largest scores, and the sums and results with them.
+// Moves the shifts of a warp's rows up to this step's largest scores, and the sums and results with them; `factor` is what the
+// weights so far are to be multiplied by.
 __device__ __forceinline__ void move_shift(const Real (&s)[kTiles][4], RowState& state, Real (&result)[2 * kGroups][4],
-                                           MovedSums<Real>& moved, Real c) {
+                                           MovedSums<Real>& moved, Real c, Real (&factor)[2]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     Real top = larger(s[0][2 * half], s[0][2 * half + 1]);
 #pragma unroll
     for (int j = 1; j < kTiles; ++j) top = larger(larger(s[j][2 * half], s[j][2 * half + 1]), top);
-    const Real shift = larger(shift_of(quad_max(top), c), state.shift[half]);
-    const Real factor = exp2_of(state.shift[half] - shift);
-    state.sum[half] *= factor;
-    moved.scale(half, factor);
+    const Real before = state.shift[half], wanted = shift_of(quad_max(top), c);
+    const Real shift = needless(wanted, before) ? 0 : larger(wanted, before);
+    factor[half] = exp2_of(before - shift);
+    state.sum[half] *= factor[half];
+    moved.scale(half, factor[half]);
 #pragma unroll
-    for (int n = 0; n < 2 * kGroups; ++n) result[n][2 * half] *= factor, result[n][2 * half + 1] *= factor;
+    for (int n = 0; n < 2 * kGroups; ++n) result[n][2 * half] *= factor[half], result[n][2 * half + 1] *= factor[half];
     state.shift[half] = shift;
   }
 }
 
-// One step of the online softmax: s becomes the weights of this step.
+// One step of the online softmax: s becomes the weights of this step. `rescale(factors of both rows)` where shifts have moved.
+template <typename Rescale>
 __device__ __forceinline__ void advance(Real (&s)[kTiles][4], RowState& state, Real (&result)[2 * kGroups][4],
-                                        MovedSums<Real>& moved, Real c, unsigned table) {
+                                        MovedSums<Real>& moved, Real c, unsigned table, const Rescale& rescale) {
   Real bias[2] = {bias_of(state.shift[0]), bias_of(state.shift[1])};
   bool move = false;
 #pragma unroll
@@ -42,7 +45,9 @@ __device__ __forceinline__ void advance(Real (&s)[kTiles][4], RowState& state, R
     for (int e = 0; e < 4; ++e) move |= outgrown(s[j][e], c, bias[e >> 1]);
   }
   if (__any_sync(~0u, move)) {
-    move_shift(s, state, result, moved, c);
+    Real factor[2];
+    move_shift(s, state, result, moved, c, factor);
+    rescale(factor);
     bias[0] = bias_of(state.shift[0]), bias[1] = bias_of(state.shift[1]);
   }
   weigh(s, c, table, [&](int, int e) { return bias[e >> 1]; });
@@ -52,9 +57,24 @@ __device__ __forceinline__ void advance(Real (&s)[kTiles][4], RowState& state, R
   state.sum[0] += sum[0], state.sum[1] += sum[1];
 }
 
-// Joins the states of the warps that split a row group; after it the first of them holds the whole rows.
+// Multiplies the weights that this lane has stored in its first `steps` steps.
+__device__ __forceinline__ void scale_stored(const Args& a, i64 vector, i64 row, i64 key, int steps, const Lane& lane,
+                                             const Real (&factor)[2]) {
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step, key += STEP) {
+    Real p[kTiles][4];
+    load_scores(a, p, vector, row, key, lane);
+#pragma unroll
+    for (int i = 0; i < 4 * kTiles; ++i) p[i / 4][i % 4] *= factor[i % 4 / 2];
+    store_scores(a, p, vector, row, key, lane);
+  }
+}
+
+// Joins the states of the warps that split a row group; after it the first of them holds the whole rows. `factor` is what
+// this warp's weights had to be multiplied by.
 __device__ __forceinline__ void merge_states(RowState& state, Real (&result)[2 * kGroups][4], Real* space, int row_warp,
-                                             int split, const Lane& lane) {
+                                             int split, const Lane& lane, Real (&factor)[2]) {
+  factor[0] = factor[1] = 1;
   if constexpr (SPLIT_WARPS == 1) return;
   Real* states = space + (SPLIT_WARPS - 1) * ROW_WARPS * 16 * kChunk;
   Real* mine = states + (split * ROW_WARPS + row_warp) * 32;
@@ -71,9 +91,9 @@ __device__ __forceinline__ void merge_states(RowState& state, Real (&result)[2 *
       const Real* other = states + (i * ROW_WARPS + row_warp) * 32 + lane.g + 8 * half;
       sum += other[16] * exp2_of(other[0] - shift);
     }
-    const Real factor = exp2_of(state.shift[half] - shift);
+    factor[half] = state.sum[half] == 0 ? 1 : exp2_of(state.shift[half] - shift);
 #pragma unroll
-    for (int n = 0; n < 2 * kGroups; ++n) result[n][2 * half] *= factor, result[n][2 * half + 1] *= factor;
+    for (int n = 0; n < 2 * kGroups; ++n) result[n][2 * half] *= factor[half], result[n][2 * half + 1] *= factor[half];
     state.shift[half] = shift, state.sum[half] = sum;
   }
   add_splits(result, space, row_warp, split);
@@ -146,16 +166,16 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
   MovedSums<Real> moved;
   const unsigned left = queries + row_warp * 16 * kPitch + lane.along;
   OperandA held[HOLD_QUERIES ? kDepth : 1] = {};
-  const auto query = [&](int i) { return HOLD_QUERIES ? held[i % (HOLD_QUERIES ? kDepth : 1)] : left_along(left, i * 8 * kStored); };
+  const auto query = [&](int i) { return HOLD_QUERIES ? held[i % (HOLD_QUERIES ? kDepth : 1)] : left_along(left, i * kAlong * kStored); };
   RowState state;
-  state.shift[0] = state.shift[1] = shift_of(-infinity(Real()), Real(1));
+  state.shift[0] = state.shift[1] = kNoShift;
   state.sum[0] = state.sum[1] = 0;
   wait_copies();
   __syncthreads();
   negate_owned(queries, a.scale);
   if (HOLD_QUERIES) {
 #pragma unroll
-    for (int i = 0; i < kDepth; ++i) held[i % (HOLD_QUERIES ? kDepth : 1)] = left_along(left, i * 8 * kStored);
+    for (int i = 0; i < kDepth; ++i) held[i % (HOLD_QUERIES ? kDepth : 1)] = left_along(left, i * kAlong * kStored);
   }
   for (int step = 0; step < steps; ++step) {
     moved.before(step, result);
@@ -174,7 +194,7 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
     Real s[kTiles][4] = {};
     scores(s, query, tile + lane.right);
     const i64 key = step * STEP + split * kShare, row = task.first + row_warp * 16 + lane.g;
-    if (Train && STORE_SCORES) store_scores(a, s, task.vector, row, key, lane);
+    if (Train && kStoreScores) store_scores(a, s, task.vector, row, key, lane);
     if (key + kShare > task.keys || (CAUSAL && key + kShare > task.first + a.nk - a.nq + 1)) {
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
@@ -186,7 +206,10 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
         }
       }
     }
-    advance(s, state, result, moved, c, table);
+    advance(s, state, result, moved, c, table, [&](const Real (&factor)[2]) {
+      if (Train && kStoreWeights) scale_stored(a, task.vector, row, split * kShare, step, lane, factor);
+    });
+    if (Train && kStoreWeights) store_scores(a, s, task.vector, row, key, lane);
     accumulate(result, s, tile + kShare * kPitch + task.chunk * kChunk * kStored + lane.across);
   }
   if (Train) let_next_start();
@@ -194,6 +217,12 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
   wait_copies();
   __syncthreads();
   state.sum[0] = quad_sum(state.sum[0]), state.sum[1] = quad_sum(state.sum[1]);
-  merge_states(state, result, reinterpret_cast<Real*>(shared), row_warp, split, lane);
+  Real factor[2];
+  merge_states(state, result, reinterpret_cast<Real*>(shared), row_warp, split, lane, factor);
+  if constexpr (Train && kStoreWeights) {
+    const i64 row = task.first + row_warp * 16 + lane.g;
+    if (__any_sync(~0u, factor[0] != 1 || factor[1] != 1))
+      scale_stored(a, task.vector, row, split * kShare, steps, lane, factor);
+  }
   if (split == 0) finish_forward<Train>(a, task, lane, row_warp, state, result, c);
 }

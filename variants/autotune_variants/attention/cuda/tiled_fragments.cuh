@@ -33,35 +33,25 @@ __device__ __forceinline__ void load_along(unsigned base, int offset, double& x,
 __device__ __forceinline__ void load_along(unsigned base, int offset, float& x, float& y) { load_two(at(base, offset), x, y); }
 
 // The same from tiles as tensors store them.
-__device__ __forceinline__ float widen(unsigned bits) {
-#if STORAGE == 2
-  float x;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(static_cast<unsigned short>(bits)));
-  return x;
-#else
-  return __uint_as_float(bits << 16);
-#endif
-}
-__device__ __forceinline__ Real read(const Data* x) {
+__device__ __forceinline__ Real read(const Data* x) { return wide(*x); }
 #if STORAGE
-  return widen(*x);
-#else
-  return *x;
-#endif
-}
-#if STORAGE
-__device__ __forceinline__ Pair stored_pair(unsigned address) {
+__device__ __forceinline__ unsigned stored_bits(unsigned address) {
   unsigned bits;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(bits) : "r"(address));
-  return {widen(bits & 0xffff), widen(bits >> 16)};
+  return bits;
 }
-__device__ __forceinline__ void stored_along(unsigned base, int offset, float& x, float& y) {
-  const Pair p = stored_pair(at(base, offset));
-  x = p.x, y = p.y;
+__device__ __forceinline__ Pair stored_pair(unsigned address) {
+  const unsigned bits = stored_bits(address);
+  Pair p;
+#if STORAGE == 2
+  asm("{ .reg .b16 x, y; mov.b32 {x, y}, %2; cvt.f32.f16 %0, x; cvt.f32.f16 %1, y; }" : "=f"(p.x), "=f"(p.y) : "r"(bits));
+#else
+  p = {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
+#endif
+  return p;
 }
 #else
 __device__ __forceinline__ Pair stored_pair(unsigned address) { return load_pair(address); }
-__device__ __forceinline__ void stored_along(unsigned base, int offset, Real& x, Real& y) { load_along(base, offset, x, y); }
 #endif
 
 // Two neighbours; in float64 apart, for the reason above.
@@ -80,6 +70,7 @@ template <int Count>
 struct Operand<double, Count> {
   double x[Count];
   __device__ __forceinline__ void set(int i, double value) { x[i] = value; }
+  __device__ __forceinline__ void set_stored(int i, double value) { x[i] = value; }
 };
 
 // float32 as the nearest TF32 number and the remainder that leaves (of which the hardware reads the upper 11 bits).
@@ -90,9 +81,25 @@ struct Operand<float, Count> {
     high[i] = (__float_as_uint(value) + 0x1000u) & 0xffffe000u;
     if (!STORAGE) low[i] = __float_as_uint(value - __uint_as_float(high[i]));
   }
+  // What a tensor holds: of 16 bits it is a TF32 number as it is.
+  __device__ __forceinline__ void set_stored(int i, float value) {
+    if (STORAGE) {
+      high[i] = __float_as_uint(value);
+    } else {
+      set(i, value);
+    }
+  }
 };
 
-#if !SIMT
+#if STORAGE
+// Numbers of 16 bits as tensors hold them, two in a register.
+template <int Count>
+struct Packed {
+  unsigned x[Count];
+};
+typedef Packed<4> OperandA;
+typedef Packed<2> OperandB;
+#elif !SIMT
 typedef Operand<Real, 4> OperandA;
 typedef Operand<Real, 2> OperandB;
 #endif
@@ -127,6 +134,21 @@ __device__ __forceinline__ void multiply_tf32(float (&c)[4], const unsigned (&a)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+#if STORAGE
+// Sixteen columns of two tensors: products of 16 bits are exact in float32.
+#if STORAGE == 2
+#define PACKED_TYPES "f32.f16.f16.f32"
+#else
+#define PACKED_TYPES "f32.bf16.bf16.f32"
+#endif
+__device__ __forceinline__ void multiply_packed(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm(
+      "mma.sync.aligned.m16n8k16.row.col." PACKED_TYPES " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#endif
+
 #if !SIMT
 // A sum of products. The hardware truncates a float32 sum after every product: the two small products are summed
 // apart, so that the large sum is truncated once per 8 terms; low * low is below the rounding of float32.
@@ -150,6 +172,9 @@ struct Sum<float> {
     }
     multiply_tf32(c, a.high, b.high);
   }
+#if STORAGE
+  __device__ __forceinline__ void add(const Packed<4>& a, const Packed<2>& b) { multiply_packed(c, a.x, b.x); }
+#endif
   __device__ __forceinline__ float value(int i) const { return STORAGE ? c[i] : c[i] + small[i]; }
 };
 #endif
@@ -179,12 +204,25 @@ struct Lane {
 // Below, `base` is a lane's address in a tile and `offset` a constant number of bytes past it. All of a tile's rows
 // start at multiples of 128 bytes, so that `at` turns constants into immediate offsets of few addresses.
 
-#if !SIMT
+#if STORAGE
+// A[m, k] from rows m of a tile: 16 rows, 16 columns k, of which k = 2t, 2t + 1 and the two after 8 are neighbours in memory.
+__device__ __forceinline__ OperandA left_along(unsigned base, int offset) {
+  OperandA a;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) a.x[i] = stored_bits(at(base, offset + (i & 1) * 8 * kPitch + (i >> 1) * 16));
+  return a;
+}
+
+// B[k, n] from rows n of a tile: 8 rows, 16 columns k.
+__device__ __forceinline__ OperandB right_along(unsigned base, int offset) {
+  return {{stored_bits(at(base, offset)), stored_bits(at(base, offset + 16))}};
+}
+#elif !SIMT
 // A[m, k] from rows m of a tile: 16 rows, 8 columns k.
 __device__ __forceinline__ OperandA left_along(unsigned base, int offset) {
   Pair top, bottom;
-  stored_along(base, offset, top.x, top.y);
-  stored_along(base, offset + 8 * kPitch, bottom.x, bottom.y);
+  load_along(base, offset, top.x, top.y);
+  load_along(base, offset + 8 * kPitch, bottom.x, bottom.y);
   OperandA a;
   a.set(0, top.x), a.set(1, bottom.x), a.set(2, top.y), a.set(3, bottom.y);
   return a;
@@ -193,7 +231,7 @@ __device__ __forceinline__ OperandA left_along(unsigned base, int offset) {
 // B[k, n] from rows n of a tile: 8 rows, 8 columns k.
 __device__ __forceinline__ OperandB right_along(unsigned base, int offset) {
   Pair p;
-  stored_along(base, offset, p.x, p.y);
+  load_along(base, offset, p.x, p.y);
   OperandB b;
   b.set(0, p.x), b.set(1, p.y);
   return b;
@@ -204,8 +242,8 @@ __device__ __forceinline__ OperandB right_along(unsigned base, int offset) {
 // of the two results holds columns 4t .. 4t + 3: first[0], second[0], first[1], second[1].
 __device__ __forceinline__ void right_across(unsigned base, int offset, Operand<Real, 2>& first, Operand<Real, 2>& second) {
   const Pair even = stored_pair(at(base, offset)), odd = stored_pair(at(base ^ (kStored == 2 ? 16 : 64), offset + kPitch));
-  first.set(0, even.x), first.set(1, odd.x);
-  second.set(0, even.y), second.set(1, odd.y);
+  first.set_stored(0, even.x), first.set_stored(1, odd.x);
+  second.set_stored(0, even.y), second.set_stored(1, odd.y);
 }
 
 // B[k, n] for one n-tile in its natural order of columns, from rows k of a float64 tile.

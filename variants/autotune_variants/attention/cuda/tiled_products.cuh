@@ -28,10 +28,10 @@ struct RowTask {
 };
 
 // Products along the head that float32 sums in one chain: what a large score is off by, its row's weights are off by.
-constexpr int kChain = STORAGE ? 8 : 4;
+constexpr int kChain = 4;
 
-// Scores of 16 rows with kTiles * 8 columns: `left(k)` gives the left operand of columns 8k .. 8k + 7, right rows are
-// read along shared rows; `between(k)` is called after each. In float64 s holds the start of the sums; in float32 it is
+// Scores of 16 rows with kTiles * 8 columns: `left(k)` gives the left operand of kAlong columns from kAlong * k on, right rows
+// are read along shared rows; `between(k)` is called after each. In float64 s holds the start of the sums; in float32 it is
 // overwritten.
 template <typename Left, typename Between>
 __device__ __forceinline__ void scores(Real (&s)[kTiles][4], const Left& left, unsigned right, const Between& between) {
@@ -45,7 +45,7 @@ __device__ __forceinline__ void scores(Real (&s)[kTiles][4], const Left& left, u
   for (int k = 0; k < kDepth; ++k) {
     const OperandA a = left(k);
 #pragma unroll
-    for (int j = 0; j < kTiles; ++j) sum[j].add(a, right_along(right, j * 8 * kPitch + k * 8 * kStored));
+    for (int j = 0; j < kTiles; ++j) sum[j].add(a, right_along(right, j * 8 * kPitch + k * kAlong * kStored));
     between(k);
     if (!kRounds && k % kChain == kChain - 1 && k + 1 < kDepth) {
 #pragma unroll
@@ -153,7 +153,7 @@ struct alignas(2 * kSize) Two {
   Real x, y;
 };
 
-// Scores of this lane's two rows and a group's share of the keys, to and from device memory.
+// Scores or weights of this lane's two rows and a group's share of the keys, to and from device memory.
 __device__ __forceinline__ void store_scores(const Args& a, const Real (&s)[kTiles][4], i64 vector, i64 row, i64 key, const Lane& lane) {
   const i64 pitch = score_pitch(a);
 #pragma unroll

@@ -28,7 +28,7 @@ __device__ __forceinline__ void row_pass(const Args& a, i64 item, char* shared) 
   if (STAGES > 1) keys_of(0).all(), values_of(0).all();
   commit_copies();
   const unsigned table = queries + kRowTable;
-  fill_table(table);
+  if (!kStoreWeights) fill_table(table);
   wait_for_previous();
 
   Real bias[2], inverse[2], delta[2];
@@ -45,7 +45,7 @@ __device__ __forceinline__ void row_pass(const Args& a, i64 item, char* shared) 
 
   Real gq[2 * kGroups][4] = {}, p[kTiles][4];
   MovedSums<Real> moved;
-  if (STORE_SCORES && steps) load_scores(a, p, task.vector, row, split * kShare, lane);
+  if (STORED && steps) load_scores(a, p, task.vector, row, split * kShare, lane);
   for (int step = 0; step < steps; ++step) {
     moved.before(step, gq);
     if (STAGES == 1) {
@@ -67,11 +67,11 @@ __device__ __forceinline__ void row_pass(const Args& a, i64 item, char* shared) 
       for (int e = 0; e < 4; ++e) s[j][e] = delta[e >> 1];
     }
     const unsigned query_rows = queries + row_warp * 16 * kPitch + lane.along, grad_rows = query_rows + kBlock * kPitch;
-    if constexpr (!STORE_SCORES) clear(p), scores(p, [&](int i) { return left_along(query_rows, i * 8 * kStored); }, tile + lane.right);
-    scores(s, [&](int i) { return left_along(grad_rows, i * 8 * kStored); }, tile + kShare * kPitch + lane.right);
+    if constexpr (!STORED) clear(p), scores(p, [&](int i) { return left_along(query_rows, i * kAlong * kStored); }, tile + lane.right);
+    scores(s, [&](int i) { return left_along(grad_rows, i * kAlong * kStored); }, tile + kShare * kPitch + lane.right);
     const int key = step * STEP + split * kShare;
     const bool masked = key + kShare > task.keys || (CAUSAL && key + kShare > task.first + a.nk - a.nq + 1);
-    weigh(p, c, table, [&](int, int e) { return bias[e >> 1]; });
+    if constexpr (!kStoreWeights) weigh(p, c, table, [&](int, int e) { return bias[e >> 1]; });
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) {
 #pragma unroll
@@ -83,7 +83,7 @@ __device__ __forceinline__ void row_pass(const Args& a, i64 item, char* shared) 
         s[j][e] = p[j][e] * inverse[e >> 1] * (kRounds ? s[j][e] : s[j][e] + delta[e >> 1]);
       }
     }
-    if (STORE_SCORES && step + 1 < steps) load_scores(a, p, task.vector, row, key + STEP, lane);
+    if (STORED && step + 1 < steps) load_scores(a, p, task.vector, row, key + STEP, lane);
     accumulate(gq, s, tile + task.chunk * kChunk * kStored + lane.across);
   }
   moved.join(gq);

@@ -85,14 +85,18 @@ __device__ __forceinline__ void weigh(float (&s)[Tiles][4], float c, unsigned, c
 
 // The shift of a row whose largest score is s: an integer in float64, so that rescaling by it is exact.
 // The floor keeps it finite for a row with nothing to attend yet.
-__device__ __forceinline__ double shift_of(double s, double c) { return fmax(ceil(s * c), -1125899906842624.0); }
-__device__ __forceinline__ float shift_of(float s, float c) { return fmaxf(s * c, -1e30f); }
+constexpr Real kNoShift = kSize == 8 ? Real(-1125899906842624.0) : Real(-1e30);
+__device__ __forceinline__ double shift_of(double s, double c) { return fmax(ceil(s * c), double(kNoShift)); }
+__device__ __forceinline__ float shift_of(float s, float c) { return fmaxf(s * c, float(kNoShift)); }
 // Weights may grow to 2^kSlack before the shift moves: rare, and harmless to the sums and products of either type.
 constexpr int kSlack = kSize == 8 ? 64 : 8;
 __device__ __forceinline__ bool outgrown(double s, double c, double bias) { return __double_as_longlong(fma(s, c, bias)) > kRoundBits + kSlack * kTable; }
 __device__ __forceinline__ bool outgrown(float s, float c, float bias) { return !(fmaf(s, c, bias) <= kSlack); }
 __device__ __forceinline__ double bias_of(double shift) { return kRound - shift; }
 __device__ __forceinline__ float bias_of(float shift) { return -shift; }
+// Whether a row may begin with no shift. Most may in float64: groups of warps then agree on it unasked, and the weights that
+// they store are of one scale.
+__device__ __forceinline__ bool needless(Real shift, Real before) { return kSize == 8 && before == kNoShift && fabs(shift) <= kSlack; }
 
 __device__ __forceinline__ double exp2_of(double x) { return exp2(x); }
 __device__ __forceinline__ float exp2_of(float x) { return exp2f(x); }
