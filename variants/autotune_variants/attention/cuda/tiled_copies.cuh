@@ -3,7 +3,7 @@
 #include "arguments.cuh"
 #include "tiled_config.cuh"
 
-typedef Arguments<Data, Real, Real> Args;  // scratch: Q K^T, [B, H, Nq, score_pitch(Nk)], where scores are stored
+typedef Arguments<Data, Real, Real> Args;  // scratch: Q K^T or weights, [B, H, Nq, score_pitch(Nk)], where they are stored
 
 __device__ __forceinline__ i64 score_pitch(const Args& a) { return (a.nk + 7) / 8 * 8; }
 

@@ -14,6 +14,7 @@ ROW_VECTOR = ("B", "H", "Nq")
 DELTA, SHIFT, INVERSE = (
     Intermediate(name, ROW_VECTOR, "accumulator") for name in ("delta", "shift", "inverse")
 )
+# In float64 weights without their row's factor: see STORED in tiled_config.cuh.
 SCORES = Intermediate("scores", ("B", "H", "Nq", "8 * ceil_div(Nk, 8)"), "accumulator")
 
 _BLOCK = "16 * rows"

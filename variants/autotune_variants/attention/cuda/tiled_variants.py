@@ -62,7 +62,7 @@ FAMILIES = (
     ),
     Family(
         "cuda_mma",
-        "TF32 products, exact for 16-bit operands",
+        "products of 16-bit tensors as they are, of weights as TF32",
         ("bfloat16", "float16"),
         forward=(2, 128),
         backward=(2, 64),
@@ -179,7 +179,8 @@ def _train(family: Family, form: Form) -> None:
     if form.atomic:
         forward, backward = family.atomic_forward, family.atomic_backward
     gq = "GQ by atomics" if form.atomic else "GQ by a sweep over rows"
-    scores = "scores stored by the forward" if form.stored else "weights recomputed"
+    stored = "weights stored" if "float64" in family.dtypes else "scores stored"
+    scores = f"{stored} by the forward" if form.stored else "weights recomputed"
     first = passes.forward_train(_FORWARD, atomic=form.atomic, stored=form.stored)
     vectors = (passes.DELTA, passes.SHIFT, passes.INVERSE)
 
