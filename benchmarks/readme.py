@@ -125,6 +125,21 @@ def block_gpu() -> list[str]:
     return [*lines, ""]
 
 
+def norm_mlp_gpu() -> list[str]:
+    """Normalisation and MLP over the faster of PyTorch eager and compiled."""
+    document = load("norm_mlp_gpu")
+    if document is None:
+        return []
+    lines = ["`norm_mlp_train` over the faster of PyTorch eager and compiled on one GPU"]
+    lines += [f"({where(document)}; `benchmarks/results/norm_mlp_gpu.json`):", ""]
+    lines += ["| dtype | tokens | D | F | ms | over PyTorch |", "|---|---|---|---|---|---|"]
+    for row in document["rows"]:
+        sizes = " | ".join(str(row[name]) for name in ("N", "D", "F"))
+        ms, ratio = row["ms"]["ours"][0], row["ratio"][0]
+        lines.append(f"| {row['dtype']} | {sizes} | {ms:.3f} | {ratio:.2f} |")
+    return [*lines, ""]
+
+
 def gpu_dispatch() -> list[str]:
     """Host time of a launch through dispatch, beside a bare one."""
     document = load("gpu_dispatch")
@@ -199,6 +214,7 @@ def main() -> None:
         *decode("decode_cpu"),
         *dispatch(),
         *attention_gpu(),
+        *norm_mlp_gpu(),
         *block_gpu(),
         *gpu_dispatch(),
         *regret(),
