@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,12 @@ class Watch:
             throttled=after.throttled - before.throttled,
             slept=after.asleep - before.asleep,
         )
+
+
+def busy(facts: Mapping[str, Any]) -> bool:
+    """Whether other programs had more than a little of the CPUs, by circumstances as stored."""
+    foreign, steal = facts.get("foreign_load") or 0.0, facts.get("steal") or 0.0
+    return bool(foreign > FOREIGN_LIMIT or steal > STEAL_LIMIT)
 
 
 def disturbances(samples: Sequence[float], load: Load) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from autotune_policies import Interval, median_interval
 
 __all__ = [
     "Interval",
+    "faster_half",
     "median_interval",
     "ratio_interval",
     "spread",
@@ -56,6 +57,16 @@ def unpaired_ratio(
         above.high / (min(other) if disturbed[1] else below.low),
         max(0.0, above.coverage + below.coverage - 1.0),
     )
+
+
+def faster_half(samples: Sequence[float]) -> tuple[float, ...]:
+    """The faster half of the samples, in the order taken; of an odd number, with the middle one.
+
+    Other programs only ever add time, and not to every sample. The median of this half is the
+    lower quartile of all, which hardly moves until they reach three samples in four.
+    """
+    places = sorted(range(len(samples)), key=samples.__getitem__)[: (len(samples) + 1) // 2]
+    return tuple(samples[place] for place in sorted(places))
 
 
 def spread(samples: Sequence[float]) -> float:

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.statistics import median_interval, ratio_interval, spread, two_levels, unpaired_ratio
+from autotune.statistics import (
+    faster_half,
+    median_interval,
+    ratio_interval,
+    spread,
+    two_levels,
+    unpaired_ratio,
+)
 
 times = st.floats(min_value=1e-9, max_value=1e3, allow_nan=False)
 samples = st.lists(times, min_size=1, max_size=120)
@@ -49,6 +56,14 @@ def test_two_levels_are_found_and_a_single_slow_sample_is_not_one() -> None:
     assert two_levels([*low, 3.2]) is None
     assert two_levels(low) is None
     assert two_levels([2.0, 3.0]) is None
+
+
+@pytest.mark.parametrize(
+    ("samples", "half"),
+    [([], ()), ([3.0], (3.0,)), ([5.0, 1.0, 4.0, 2.0], (1.0, 2.0)), ([2.0, 2.0, 2.0], (2.0, 2.0))],
+)
+def test_the_faster_half_keeps_the_order(samples: list[float], half: tuple[float, ...]) -> None:
+    assert faster_half(samples) == half
 
 
 def test_spread_is_the_distance_of_the_quartiles_over_the_median() -> None:

@@ -13,9 +13,10 @@ from statistics import median
 from typing import Any
 
 from autotune.campaign.session import Session
+from autotune.disturbance import busy
 from autotune.in_turn import told_in_turn
 from autotune.model.problem import Problem
-from autotune.statistics import ratio_interval
+from autotune.statistics import faster_half, ratio_interval
 from autotune.worker.protocol import RaceJob, RaceOutcome
 from autotune_policies import Choice, Race
 from autotune_policies.intervals import CONFIDENCE
@@ -23,9 +24,6 @@ from autotune_tuning_db import TrialRow
 
 HOPELESS = 30.0
 """A disturbed candidate that was so many times slower than the best is slower in any case."""
-
-FOREIGN_LIMIT = 0.05
-STEAL_LIMIT = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +97,16 @@ def time_beside(
     return found, outcome
 
 
+def fair_samples(outcome: RaceOutcome) -> RaceOutcome:
+    """Of a race beside other programs the samples that each entrant had for itself, or nearly so.
+
+    All have as many; no two of them are of one round any more.
+    """
+    if not busy(outcome.circumstances):
+        return outcome
+    return replace(outcome, samples=tuple(map(faster_half, outcome.samples)))
+
+
 def fair_race(entrants: list[Choice], outcome: RaceOutcome) -> Race:
     """The race as a policy takes it.
 
@@ -106,8 +114,7 @@ def fair_race(entrants: list[Choice], outcome: RaceOutcome) -> Race:
     entrants took by themselves, so that they compare with those of candidates that did not race.
     """
     scale = 1.0
-    facts = outcome.circumstances
-    if facts.get("foreign_load", 0.0) > FOREIGN_LIMIT or facts.get("steal", 0.0) > STEAL_LIMIT:
+    if busy(outcome.circumstances):
         pairs = zip(entrants, outcome.samples, strict=True)
         scale = min(1.0, median(own.seconds / median(samples) for own, samples in pairs))
     pairs = zip(entrants, outcome.samples, strict=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import median
 
+from autotune.campaign.beside import fair_samples
 from autotune.campaign.events import RaceStarted
 from autotune.campaign.evidence import Evidence
 from autotune.campaign.records import Circumstances
@@ -134,7 +135,7 @@ class Track:
             if outcome.samples:
                 for row in where.race(entrants, outcome, session.toolchain):
                     session.store.add_trial(row)
-                return Raced(entrants, outcome)
+                return Raced(entrants, fair_samples(outcome))
             if outcome.culprit is None:
                 break
             row = where.disqualified(entrants[outcome.culprit], outcome, session.toolchain)

@@ -16,6 +16,7 @@ from autotune.bench import Bench, Timer
 from autotune.execution import Executable
 from autotune.model import Config
 from autotune.registry import registry
+from autotune.statistics import faster_half, unpaired_ratio
 from autotune.timing import Timing
 from autotune.verify import Gate
 from autotune.worker.protocol import Job
@@ -80,22 +81,31 @@ class InTurn:
     seconds: float
     threads_differ: bool = False
     own: list[float] = field(default_factory=list)
+    beside: list[float] = field(default_factory=list)
 
     def __call__(self) -> float:
         if self.threads_differ:
             self.bench.change_over(self.reference)
-        beside = self.reference()
+        self.beside.append(self.reference())
         if self.threads_differ:
             self.bench.change_over(self.timer)
         self.own.append(self.timer())
-        return self.own[-1] * self.seconds / beside
+        return self.own[-1] * self.seconds / self.beside[-1]
 
-    def told(self, timing: Timing) -> dict[str, Any]:
-        """What a timing of these samples says, and by how much the machine was slower."""
-        own, interval = self.own[-len(timing.samples) :], timing.interval
+    def told(self, timing: Timing, *, busy: bool = False) -> dict[str, Any]:
+        """What a timing of these samples says, and by how much the machine was slower.
+
+        On a `busy` machine both have samples of their own that others slowed: then it is what their
+        faster halves say.
+        """
+        count = len(timing.samples)
+        own, interval, scale = self.own[-count:], timing.interval, 1.0
+        if busy:
+            interval = unpaired_ratio(faster_half(own), faster_half(self.beside[-count:]))
+            scale = self.seconds
         return {
-            "seconds": interval.median,
-            "low": interval.low,
-            "high": interval.high,
-            "slowdown": round(median(own) / interval.median, 4),
+            "seconds": scale * interval.median,
+            "low": scale * interval.low,
+            "high": scale * interval.high,
+            "slowdown": round(median(own) / (scale * interval.median), 4),
         }

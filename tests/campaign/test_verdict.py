@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.campaign.beside import fair_race
+from autotune.campaign.beside import fair_race, fair_samples
 from autotune.campaign.session import Settings
 from autotune.campaign.track import Raced
 from autotune.campaign.verdict import leaders
@@ -73,6 +73,17 @@ def test_times_of_a_race_on_a_busy_machine_are_brought_to_scale(load: float, sca
     a, b = (each.candidate for each in entrants)
     assert race.rounds[a] == pytest.approx((4.0 * scale,) * 12)
     assert race.ratio(b, a)[0] == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize("load", [0.0, 0.4])
+def test_a_race_beside_other_programs_counts_what_they_left_alone(load: float) -> None:
+    """One of two entrants meets them in half of its rounds, the other in a few."""
+    one = (4.0, 1.0, 1.0, 1.0, 1.0, 1.0) * 10
+    other = (1.1, 3.0, 3.0, 3.0, 1.1, 1.1) * 10
+    outcome = RaceOutcome("ok", samples=(one, other), circumstances={"foreign_load": load})
+    run = Raced([choice("a", 1.0), choice("b", 1.1)], fair_samples(outcome))
+    ratio = run.ratios()[1].median
+    assert ratio == pytest.approx(1.1) if load else ratio > 1.5
 
 
 def heat(*times: tuple[str, int, float], noise: float = 1e-4) -> Raced:

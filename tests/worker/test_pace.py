@@ -50,6 +50,16 @@ def test_what_a_candidate_takes_in_turn_does_not_move_with_the_machine() -> None
     assert told["slowdown"] == pytest.approx(1.6)
 
 
+def test_on_a_busy_machine_the_samples_count_that_others_left_alone() -> None:
+    own, reference = iter([2e-3, 9e-3, 9e-3, 2e-3, 9e-3] * 5), iter([*([4e-3, 1e-3] * 12), 1e-3])
+    turn = InTurn(BENCH, own.__next__, reference.__next__, 1e-3)  # type: ignore[arg-type]
+    samples = [turn() for _ in range(25)]
+    timing = Timing(tuple(samples), median_interval(samples), "samples", 1)
+    told = turn.told(timing, busy=True)
+    assert [told[name] for name in ("seconds", "low")] == pytest.approx([2e-3, 2e-3])
+    assert turn.told(timing)["seconds"] > 2.2e-3
+
+
 def test_those_on_other_threads_let_the_last_ones_rest() -> None:
     """Those wait for work, spinning, on the CPUs that these need."""
     machine, rested = Machine(), []
