@@ -11,7 +11,7 @@ from autotune_policies import Interval, median_interval
 
 __all__ = [
     "Interval",
-    "faster_half",
+    "fastest_quarter",
     "median_interval",
     "ratio_interval",
     "spread",
@@ -59,13 +59,14 @@ def unpaired_ratio(
     )
 
 
-def faster_half(samples: Sequence[float]) -> tuple[float, ...]:
-    """The faster half of the samples, in the order taken; of an odd number, with the middle one.
+def fastest_quarter(samples: Sequence[float]) -> tuple[float, ...]:
+    """The fastest quarter of the samples, in the order taken, one more rather than less.
 
-    Other programs only ever add time, and not to every sample. The median of this half is the
-    lower quartile of all, which hardly moves until they reach three samples in four.
+    Other programs only ever add time, and not to every sample: beside one that keeps one of two
+    CPUs busy, two calls in three of a kernel on both take ten times as long, the others nothing
+    more. The median of this quarter is the eighth part that is fastest.
     """
-    places = sorted(range(len(samples)), key=samples.__getitem__)[: (len(samples) + 1) // 2]
+    places = sorted(range(len(samples)), key=samples.__getitem__)[: -(-len(samples) // 4)]
     return tuple(samples[place] for place in sorted(places))
 
 

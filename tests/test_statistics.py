@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.statistics import (
-    faster_half,
+    fastest_quarter,
     median_interval,
     ratio_interval,
     spread,
@@ -59,11 +59,13 @@ def test_two_levels_are_found_and_a_single_slow_sample_is_not_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("samples", "half"),
-    [([], ()), ([3.0], (3.0,)), ([5.0, 1.0, 4.0, 2.0], (1.0, 2.0)), ([2.0, 2.0, 2.0], (2.0, 2.0))],
+    ("samples", "quarter"),
+    [([], ()), ([3.0], (3.0,)), ([5.0, 2.0, 4.0, 6.0, 1.0], (2.0, 1.0)), ([2.0] * 4, (2.0,))],
 )
-def test_the_faster_half_keeps_the_order(samples: list[float], half: tuple[float, ...]) -> None:
-    assert faster_half(samples) == half
+def test_the_fastest_quarter_keeps_the_order(
+    samples: list[float], quarter: tuple[float, ...]
+) -> None:
+    assert fastest_quarter(samples) == quarter
 
 
 def test_spread_is_the_distance_of_the_quartiles_over_the_median() -> None:

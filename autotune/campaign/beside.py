@@ -16,7 +16,7 @@ from autotune.campaign.session import Session
 from autotune.disturbance import busy
 from autotune.in_turn import told_in_turn
 from autotune.model.problem import Problem
-from autotune.statistics import faster_half, ratio_interval
+from autotune.statistics import fastest_quarter, ratio_interval
 from autotune.worker.protocol import RaceJob, RaceOutcome
 from autotune_policies import Choice, Race
 from autotune_policies.intervals import CONFIDENCE
@@ -104,7 +104,7 @@ def fair_samples(outcome: RaceOutcome) -> RaceOutcome:
     """
     if not busy(outcome.circumstances):
         return outcome
-    return replace(outcome, samples=tuple(map(faster_half, outcome.samples)))
+    return replace(outcome, samples=tuple(map(fastest_quarter, outcome.samples)))
 
 
 def fair_race(entrants: list[Choice], outcome: RaceOutcome) -> Race:

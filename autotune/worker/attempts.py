@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from autotune.bench import Conditions, Timer
+from autotune.disturbance import busy
 from autotune.execution import Executable
 from autotune.limits import physical_limit
 from autotune.timing import Plan, Timing, time_candidate
@@ -18,6 +19,9 @@ from autotune.worker.session import Session
 
 PAUSE_SECONDS = 0.2
 """Before a disturbed measurement is repeated."""
+
+BUSY_SAMPLES = 24
+"""At least, beside other programs: those that they left alone are what counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ def attempts_of(
     """
     plan = Plan(
         precision=job.precision,
-        min_samples=job.min_samples,
+        min_samples=max(job.min_samples, BUSY_SAMPLES if session.busy else 0),
         max_samples=job.max_samples,
         budget=job.budget,
         incumbent=job.incumbent,
@@ -70,6 +74,7 @@ def attempts_of(
         after = session.bench.read()
         conditions = session.bench.conditions(before, after, timing.samples)
         attempts.append(Attempt(timing, conditions, turn))
+        session.busy = busy(conditions.facts)
         if not attempts[-1].reasons:
             session.futile_retries = 0
         if not attempts[-1].reasons or not _may_win(timing, job):

@@ -16,7 +16,7 @@ from autotune.bench import Bench, Timer
 from autotune.execution import Executable
 from autotune.model import Config
 from autotune.registry import registry
-from autotune.statistics import faster_half, unpaired_ratio
+from autotune.statistics import fastest_quarter, unpaired_ratio
 from autotune.timing import Timing
 from autotune.verify import Gate
 from autotune.worker.protocol import Job
@@ -96,12 +96,12 @@ class InTurn:
         """What a timing of these samples says, and by how much the machine was slower.
 
         On a `busy` machine both have samples of their own that others slowed: then it is what their
-        faster halves say.
+        fastest quarters say.
         """
         count = len(timing.samples)
         own, interval, scale = self.own[-count:], timing.interval, 1.0
         if busy:
-            interval = unpaired_ratio(faster_half(own), faster_half(self.beside[-count:]))
+            interval = unpaired_ratio(fastest_quarter(own), fastest_quarter(self.beside[-count:]))
             scale = self.seconds
         return {
             "seconds": scale * interval.median,

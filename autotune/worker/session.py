@@ -82,6 +82,7 @@ class Session:
         self._noted: set[str] = set()
         self._unchecked: Buffers | None = None
         self.futile_retries = 0
+        self.busy = False  # whether other programs ran beside the last candidate
         self._gate: tuple[tuple[str, int, float, bool], Gate] | None = None
         self.reference: tuple[object, Reference | None] | None = None
 
