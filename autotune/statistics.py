@@ -63,8 +63,8 @@ def fastest_quarter(samples: Sequence[float]) -> tuple[float, ...]:
     """The fastest quarter of the samples, in the order taken, one more rather than less.
 
     Other programs only ever add time, and not to every sample: beside one that keeps one of two
-    CPUs busy, two calls in three of a kernel on both take ten times as long, the others nothing
-    more. The median of this quarter is the eighth part that is fastest.
+    CPUs busy, many calls of a kernel on both take several times as long, the others nothing more.
+    The median of this quarter is what an eighth of the samples do not reach.
     """
     places = sorted(range(len(samples)), key=samples.__getitem__)[: -(-len(samples) // 4)]
     return tuple(samples[place] for place in sorted(places))

@@ -76,9 +76,11 @@ def decode(name: str) -> list[str]:
     document = load(name)
     if document is None:
         return []
+    turn = ", shares of a read in turn" if "share_low" in document["rows"][0] else ""
     lines = [
         f"`decode`, float32, one head, D=64 ({where(document)}; read bandwidth "
-        f"{document['read_bandwidth'] / 1e9:.0f} GB/s; `benchmarks/results/{name}.json`):",
+        f"{document['read_bandwidth'] / 1e9:.0f} GB/s at best{turn}; "
+        f"`benchmarks/results/{name}.json`):",
         "",
         "| n | ms | over PyTorch | read bandwidth | threads |",
         "|---|---|---|---|---|",

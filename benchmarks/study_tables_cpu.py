@@ -119,7 +119,9 @@ def bandwidth_cpu() -> list[str]:
             head = ("n", "ms", "of the read bandwidth", "over PyTorch", "threads")
             gigabytes = f"{document['read_bandwidth'] / 1e9:.1f} GB/s"
             cpus = document["circumstances"]["cpus"]
-            lines += [f"{cpus} CPUs, which read {gigabytes}:", "", *table(head, rows), ""]
+            turn = "share_low" in document["rows"][0]
+            how = "at best; shares are of a read in turn with the kernel" if turn else "at best"
+            lines += [f"{cpus} CPUs, which read {gigabytes} {how}:", "", *table(head, rows), ""]
             lines += source(document, name)
     return lines
 

@@ -136,16 +136,20 @@ def _trained(name: str, text: str, theirs: Mapping[int, float]) -> list[str]:
     if document is None:
         return []
     rows = []
+    compiled = any("torch.compile" in row["ms"] for row in document["rows"])
     for row in document["rows"]:
         ms = {which: number(each[0]) for which, each in row["ms"].items()}
         study = number(theirs.get(row["N"])) if row["dtype"] == "float64" else None
         shape = ", ".join(f"{dim}={row[dim]}" for dim in ("B", "N", "D", "F") if dim in row)
-        cells = (ms["ours"], number(row.get("graph_ms")), ms["torch"], ms.get("torch.compile"))
+        cells = (ms["ours"], number(row.get("graph_ms")), ms["torch"])
+        cells = (*cells, ms.get("torch.compile")) if compiled else cells
         study_cell = (study,) if theirs else ()
-        rows.append((shape, row["dtype"], *study_cell, *cells, ratio(row["ratio"]), row["variant"]))
+        served = row["variant"] + ("" if row["origin"] == "tuned" else f" ({row['origin']})")
+        rows.append((shape, row["dtype"], *study_cell, *cells, ratio(row["ratio"]), served))
     study_head = ("study, A100, ms",) if theirs else ()
     head = (
         *("", "dtype", *study_head, "ours, ms", "as a graph, ms", "PyTorch, ms"),
-        *("compiled, ms", "over the faster", "variant"),
+        *(("compiled, ms", "over the faster") if compiled else ("over PyTorch",)),
+        "variant",
     )
     return [text, "", *table(head, rows), "", *source(document, name)]

@@ -97,14 +97,14 @@ def time_beside(
     return found, outcome
 
 
-def fair_samples(outcome: RaceOutcome) -> RaceOutcome:
+def fair_samples(outcome: RaceOutcome) -> tuple[tuple[float, ...], ...]:
     """Of a race beside other programs the samples that each entrant had for itself, or nearly so.
 
     All have as many; no two of them are of one round any more.
     """
     if not busy(outcome.circumstances):
-        return outcome
-    return replace(outcome, samples=tuple(map(fastest_quarter, outcome.samples)))
+        return outcome.samples
+    return tuple(map(fastest_quarter, outcome.samples))
 
 
 def fair_race(entrants: list[Choice], outcome: RaceOutcome) -> Race:
@@ -113,9 +113,9 @@ def fair_race(entrants: list[Choice], outcome: RaceOutcome) -> Race:
     A race on a busy machine tells the ratios; its times are brought to the scale of what the
     entrants took by themselves, so that they compare with those of candidates that did not race.
     """
-    scale = 1.0
+    scale, samples_of = 1.0, fair_samples(outcome)
     if busy(outcome.circumstances):
-        pairs = zip(entrants, outcome.samples, strict=True)
+        pairs = zip(entrants, samples_of, strict=True)
         scale = min(1.0, median(own.seconds / median(samples) for own, samples in pairs))
-    pairs = zip(entrants, outcome.samples, strict=True)
+    pairs = zip(entrants, samples_of, strict=True)
     return Race({choice.candidate: tuple(scale * s for s in samples) for choice, samples in pairs})

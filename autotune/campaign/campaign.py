@@ -130,8 +130,10 @@ class Campaign:
             session = self._session(store, worker)
             try:
                 result = self._measure_all(session)
-            finally:
-                self._kept = session.kept
+            except KeyboardInterrupt:
+                stored = store.trials(campaign=session.campaign)
+                self._kept = sum(row.stage == "search" for row in stored)
+                raise
             store.end_campaign(session.campaign)
         self._emit(CampaignEnded(result))
         if len(result.empty) == len(result.results):

@@ -204,7 +204,6 @@ class ProblemRun:
         if anchor is not None and needs_comparison(row, anchor):
             row = self._beside(anchor, row, 0.5 * job.budget)
         session.store.add_trial(row)
-        session.kept += 1
         self.evidence.add(row)
         self._exclusion.learn(row)
         seconds = seconds_of(row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from autotune.campaign.events import Listener
@@ -65,7 +65,7 @@ class Settings:
     precision: float = 0.02
     leaders: int = 24
     finalists: int = 4
-    leaders_within: float = 0.15
+    leaders_within: float = 0.25
     time_limit: float = 60.0
     patience: float | None = None
 
@@ -103,4 +103,3 @@ class Session:
     clock: Callable[[], float]
     emit: Listener
     toolchain: Mapping[str, str]
-    kept: int = field(default=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -26,7 +27,7 @@ SEMIFINALISTS = 10
 HEAT_LEAST, HEAT_MOST, FINAL_LEAST, FINAL_MOST = 6, 100, 10, 3000
 """Rounds."""
 
-LEG_SECONDS, LEGS_AT_MOST = 2.5, 5
+LEG_SECONDS, LEGS_AT_MOST = 2.0, 5
 """A final that has the time is run in several processes: where the memory of a process happens to
 lie moves short kernels by a percent or two, the same way in all of its rounds."""
 
@@ -43,10 +44,19 @@ class Raced:
     entrants: list[Choice]
     outcome: RaceOutcome
 
+    @property
+    def samples(self) -> Sequence[Sequence[float]]:
+        """What counts of the samples of each entrant."""
+        return fair_samples(self.outcome)
+
     def ratios(self) -> list[Interval]:
-        """Every entrant's time over that of the fastest, round by round."""
-        fastest = min(self.outcome.samples, key=median)
-        return [ratio_interval(samples, fastest) for samples in self.outcome.samples]
+        """Every entrant's time over that of the fastest, round by round.
+
+        Too few rounds to cover 95% leave it open: from 0 to infinity.
+        """
+        fastest = min(self.samples, key=median)
+        found = [ratio_interval(samples, fastest) for samples in self.samples]
+        return [each if each.covers else replace(each, low=0.0, high=math.inf) for each in found]
 
     def best(self, places: int, settings: Settings) -> list[Choice]:
         """The fastest that are not known to be slower, and the best of another variant."""
@@ -135,7 +145,7 @@ class Track:
             if outcome.samples:
                 for row in where.race(entrants, outcome, session.toolchain):
                     session.store.add_trial(row)
-                return Raced(entrants, fair_samples(outcome))
+                return Raced(entrants, outcome)
             if outcome.culprit is None:
                 break
             row = where.disqualified(entrants[outcome.culprit], outcome, session.toolchain)

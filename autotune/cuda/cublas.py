@@ -15,8 +15,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from autotune.cuda.streams import cupy_cuda, refuse_during_capture
-from autotune.errors import DeclarationError, LaunchError
+from autotune.cuda.streams import capturing, cupy_cuda, refuse_during_capture
+from autotune.errors import AutotuneError, CapturingError, DeclarationError, LaunchError
 
 _DATA = {"float64": 1, "float32": 0, "float16": 2, "bfloat16": 14}  # cudaDataType
 _COMPUTE = {"float64": 70}  # cublasComputeType_t, float64
@@ -114,7 +114,7 @@ def product(
             *(_Pointer(addresses[target]), kind, step_z, compute, _DEFAULT_ALGORITHM),
         )
         if status:
-            raise LaunchError(f"cuBLAS did not multiply {n}x{k} by {k}x{m}: status {status}.")
+            raise _failed(f"cuBLAS did not multiply {n}x{k} by {k}x{m}: status {status}")
 
     return step
 
@@ -168,12 +168,19 @@ class BlasHandle:
         )
         if status:
             idle.append(handle)
-            raise LaunchError(f"cuBLAS did not take stream and workspace: status {status}.")
+            raise _failed(f"cuBLAS did not take stream and workspace: status {status}")
         self._handle = handle
         return handle
 
     def __exit__(self, *_: object) -> None:
         self._idle.append(self._handle)
+
+
+def _failed(what: str) -> AutotuneError:
+    """While a CUDA graph is captured that may be nobody's fault: a capture that something broke."""
+    if capturing():
+        return CapturingError(f"{what}, while a CUDA graph is being captured.")
+    return LaunchError(f"{what}.")
 
 
 def _created() -> int:

@@ -28,6 +28,7 @@ _TRIALS = 32  # captures after which they have to have been worth it:
 _WORTH = 4  # launches of graphs for each
 
 _callers: WeakSet[threading.Thread] = WeakSet()  # that have called any such function
+_this_thread = threading.local()
 
 
 def replayed(run: Run, arrays: int) -> Run:
@@ -40,7 +41,8 @@ def replayed(run: Run, arrays: int) -> Run:
     caller's current stream and keeps no array alive.
 
     Calls run as they are while the caller captures a graph, with arrays that are not packed, and
-    for good once a capture has failed or captures have not been worth it. No call is captured while
+    for good once a capture has failed or captures have not been worth it; one that was merely not
+    allowed, as when memory was taken, is tried again with the next call. No call is captured while
     another thread may wait for the whole device, which CUDA refuses during any capture.
     """
     graphs = _Graphs(run, arrays)
@@ -85,6 +87,9 @@ class _Graphs:
 
     def of(self, arguments: tuple[Any, ...]) -> _Graph | None:
         """The graph of a call that came before; None for one to run as it is."""
+        if not hasattr(_this_thread, "marked"):
+            _this_thread.marked = True
+            _callers.add(threading.current_thread())
         if self._given_up or self._recording():
             return None
         addresses = packed_addresses(arguments[: self._arrays])
@@ -109,7 +114,6 @@ class _Graphs:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            _callers.add(threading.current_thread())
             if key not in self._seen:
                 self._see(key)
                 return None
@@ -141,7 +145,8 @@ class _Graphs:
             return None
         del self._seen[key]
         if len(self._known) >= KEPT:
-            del self._known[min(self._known, key=lambda each: self._known[each].used)]
+            known = self._known  # that another thread may replace, giving up
+            del known[min(known, key=lambda each: known[each].used)]
         graph = self._known[key] = _Graph(found.launch, self._launches)
         return graph
 

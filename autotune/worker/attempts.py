@@ -20,8 +20,8 @@ from autotune.worker.session import Session
 PAUSE_SECONDS = 0.2
 """Before a disturbed measurement is repeated."""
 
-BUSY_SAMPLES = 24
-"""At least, beside other programs: those that they left alone are what counts."""
+BUSY_SAMPLES = 28
+"""At least, beside other programs: a quarter counts, and seven tell an interval of 97.5%."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +55,15 @@ def attempts_of(
     When repeating has not helped the candidates before, the machine is simply busy, and each
     such candidate takes one chance from the next.
     """
-    plan = Plan(
-        precision=job.precision,
-        min_samples=max(job.min_samples, BUSY_SAMPLES if session.busy else 0),
-        max_samples=job.max_samples,
-        budget=job.budget,
-        incumbent=job.incumbent,
-        margin=job.margin,
-        limit=physical_limit(session.bench, gate.problem, job.mode),
-        span=session.bench.stall_seconds,
-    )
+    limit = physical_limit(session.bench, gate.problem, job.mode)
     reference = reference_for(session, gate, job)
     attempts: list[Attempt] = []
     for chance in range(max(0, job.retries - session.futile_retries), -1, -1):
         turn = _in_turn(session, timer, executable, reference, job)
         before = session.bench.read()
-        timing = time_candidate(partial(_sampled, session, turn or timer), plan)
+        timing = time_candidate(
+            partial(_sampled, session, turn or timer), _plan(session, job, limit)
+        )
         after = session.bench.read()
         conditions = session.bench.conditions(before, after, timing.samples)
         attempts.append(Attempt(timing, conditions, turn))
@@ -83,6 +76,19 @@ def attempts_of(
             time.sleep(PAUSE_SECONDS)
     session.futile_retries += len(attempts) > 1
     return attempts
+
+
+def _plan(session: Session, job: Job, limit: float) -> Plan:
+    return Plan(
+        precision=job.precision,
+        min_samples=max(job.min_samples, BUSY_SAMPLES if session.busy else 0),
+        max_samples=job.max_samples,
+        budget=job.budget,
+        incumbent=job.incumbent,
+        margin=job.margin,
+        limit=limit,
+        span=session.bench.stall_seconds,
+    )
 
 
 def _in_turn(

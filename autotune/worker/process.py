@@ -221,8 +221,8 @@ def _environment(path: list[str]) -> Mapping[str, str]:
 
 def _threads_that_rest() -> dict[str, str]:
     """Threads of BLAS wait for their next work on CPUs that the next candidate needs, OpenBLAS's
-    for 2^26 cycles, MKL's for 200 ms, which made one candidate ten times slower beside another:
-    here for less than candidates of different threads rest in between. The user's word goes first.
+    for 2^26 cycles, MKL's for 200 ms, and can make that one many times slower: here for less than
+    candidates of different threads rest in between. The user's word goes first.
     """
     rest = {"OPENBLAS_THREAD_TIMEOUT": "20"}  # 2^20 cycles
     if not {"KMP_BLOCKTIME", "OMP_WAIT_POLICY"} & os.environ.keys():

@@ -29,6 +29,8 @@ class Subject:
 class Race:
     """The leaders, timed in turn: sample i of every candidate was taken in round i (seconds).
 
+    Of a race beside other programs they may be those that each was left alone in, paired anyhow.
+
     Raises:
         PolicyError: the candidates have different numbers of rounds or none, or a time is not
             positive.

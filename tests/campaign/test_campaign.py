@@ -227,7 +227,8 @@ def test_leaders_race_and_the_race_is_kept(bench: Bench) -> None:
     def close(job: Job) -> float | str:
         return 4.1e-4 if job.variant == "plain" else tiled_wins(job)
 
-    (result,) = bench.campaign(answer=close, budget=8.0).run().results
+    campaign = bench.campaign(answer=close, budget=6.0, leaders_within=0.15)
+    (result,) = campaign.run().results
     (race,) = bench.worker.races
     assert {name for name, _ in race.entrants} == {"plain", "tiled"}
     rows = [row for row in bench.store.trials() if row.stage == "race"]
@@ -296,7 +297,8 @@ def test_a_final_with_time_left_is_run_in_several_processes(bench: Bench) -> Non
     def close(job: Job) -> float | str:
         return 4.1e-4 if job.variant == "plain" else tiled_wins(job)
 
-    (result,) = bench.campaign(answer=close, budget=60.0).run().results
+    campaign = bench.campaign(answer=close, budget=60.0, leaders_within=0.15)
+    (result,) = campaign.run().results
     assert [race.max_rounds for race in bench.worker.races] == [3000 // 5] * 5
     assert all(race.entrants == bench.worker.races[0].entrants for race in bench.worker.races)
     assert bench.worker.renewed == 4

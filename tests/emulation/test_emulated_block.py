@@ -51,6 +51,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cuda = SimpleNamespace(runtime=SimpleNamespace(getDevice=lambda: 0))
     monkeypatch.setattr("autotune_variants.block.cuda.parts.cupy_cuda", lambda: cuda)
     monkeypatch.setattr("autotune_variants.block.cuda.parts.kept_views", lambda make: make)
+    monkeypatch.setattr("autotune.cuda.replayed.capture_check", lambda: lambda: True)
 
 
 @pytest.mark.parametrize(
