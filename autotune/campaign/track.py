@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -50,13 +49,9 @@ class Raced:
         return fair_samples(self.outcome)
 
     def ratios(self) -> list[Interval]:
-        """Every entrant's time over that of the fastest, round by round.
-
-        Too few rounds to cover 95% leave it open: from 0 to infinity.
-        """
+        """Every entrant's time over that of the fastest, round by round."""
         fastest = min(self.samples, key=median)
-        found = [ratio_interval(samples, fastest) for samples in self.samples]
-        return [each if each.covers else replace(each, low=0.0, high=math.inf) for each in found]
+        return [ratio_interval(samples, fastest) for samples in self.samples]
 
     def best(self, places: int, settings: Settings) -> list[Choice]:
         """The fastest that are not known to be slower, and the best of another variant."""
@@ -64,7 +59,8 @@ class Raced:
         ranked = sorted(pairs, key=lambda pair: pair[1].median)
         first = ranked[0][0]
         rival = next((choice for choice, _ in ranked if choice.variant != first.variant), None)
-        close = [choice for choice, ratio in ranked if ratio.low <= 1.0 + settings.band]
+        limit = 1.0 + settings.band
+        close = [choice for choice, ratio in ranked if _may_reach(ratio, limit)]
         chosen = close[:places]
         if rival is not None and rival not in chosen:
             return [*chosen[: places - 1], rival]
@@ -73,7 +69,7 @@ class Raced:
     def far_apart(self, settings: Settings) -> bool:
         """Whether nothing that differs between processes can make another the winner."""
         limit = 1.0 + FAR_APART * settings.band
-        return sum(ratio.low <= limit for ratio in self.ratios()) == 1
+        return sum(_may_reach(ratio, limit) for ratio in self.ratios()) == 1
 
     def carried_over(self, choices: Sequence[Choice], race: Race) -> list[Choice]:
         """The choices, those that fell out in this heat with what it says of them.
@@ -167,6 +163,11 @@ class Track:
             budget=seconds,
             time_limit=2.0 * settings.time_limit,
         )
+
+
+def _may_reach(ratio: Interval, limit: float) -> bool:
+    """Whether a ratio may be so small; too few rounds for 95% do not say that it is not."""
+    return ratio.low <= limit or not ratio.covers
 
 
 def _candidate(choice: Choice) -> Candidate:

@@ -8,7 +8,7 @@ ratios of all others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +102,6 @@ class InTurn:
         own, interval, scale = self.own[-count:], timing.interval, 1.0
         if busy:
             interval = unpaired_ratio(fastest_quarter(own), fastest_quarter(self.beside[-count:]))
-            interval = interval if interval.covers else replace(interval, low=0.0)
             scale = self.seconds
         return {
             "seconds": scale * interval.median,

@@ -113,6 +113,17 @@ def test_one_variant_alone_still_has_a_final_of_two() -> None:
     assert names(run.best(4, Settings())) == [("a", 2), ("a", 3)]
 
 
+def test_a_heat_beside_other_programs_is_too_short_to_throw_anybody_out() -> None:
+    """A quarter of its six rounds is two: nobody is known to be slower, and all keep a time."""
+    entrants = [choice("a", 1.0), choice("a", 1.0, tile=2), choice("b", 1.0)]
+    samples = tuple((t,) * 6 for t in (1.0, 1.5, 1.1))
+    run = Raced(entrants, RaceOutcome("ok", samples=samples, circumstances={"foreign_load": 0.5}))
+    assert run.best(3, Settings()) == [entrants[0], entrants[2], entrants[1]]
+    assert not run.far_apart(Settings())
+    race = Race({entrants[0].candidate: (2.0,) * 8})
+    assert run.carried_over(entrants, race)[1].seconds == pytest.approx(3.0)
+
+
 def test_what_fell_out_keeps_its_ratio_on_the_scale_of_the_final() -> None:
     run = heat(("a", 1, 1.0), ("a", 2, 1.5), ("b", 1, 1.1))
     a, slower, b = run.entrants

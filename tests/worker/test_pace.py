@@ -60,6 +60,13 @@ def test_on_a_busy_machine_the_samples_count_that_others_left_alone() -> None:
     assert turn.told(timing)["seconds"] > 2.2e-3
 
 
+def test_few_samples_on_a_busy_machine_still_have_an_interval() -> None:
+    turn = InTurn(BENCH, iter([3e-3, 2e-3, 4e-3, 5e-3, 2.5e-3]).__next__, lambda: 1e-3, 1e-3)
+    samples = [turn() for _ in range(5)]
+    told = turn.told(Timing(tuple(samples), median_interval(samples), "budget", 1), busy=True)
+    assert 0 < told["low"] <= told["seconds"] <= told["high"] < 3.1e-3
+
+
 def test_those_on_other_threads_let_the_last_ones_rest() -> None:
     """Those wait for work, spinning, on the CPUs that these need."""
     machine, rested = Machine(), []
