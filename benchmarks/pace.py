@@ -18,6 +18,7 @@ from common import write
 
 from autotune.bench import CpuBench
 from autotune.device import local_cpu
+from autotune.in_turn import PACED
 from autotune.model import Problem
 from autotune.plugins import load_plugins
 from autotune.registry import registry
@@ -61,7 +62,7 @@ def main() -> None:
             )
             outcome = measure(session, job)
             reference = reference or (name, config, outcome.median or 1e-3)
-            told = outcome.circumstances.get("paced")
+            told = outcome.circumstances.get(PACED)
             if told and outcome.median:
                 alone[number].append(outcome.median)
                 in_turn[number].append(told["seconds"])

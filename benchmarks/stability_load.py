@@ -38,7 +38,6 @@ from autotune_tuning_db import open_store
 TARGET = 0.9
 SPIN = """
 import os, sys
-os.setpriority(os.PRIO_PROCESS, 0, 0)
 os.sched_setaffinity(0, {int(sys.argv[1])})
 while os.getppid() == int(sys.argv[2]):
     for _ in range(1_000_000):

@@ -113,9 +113,7 @@ def fair_race(entrants: list[Choice], outcome: RaceOutcome) -> Race:
     A race on a busy machine tells the ratios; its times are brought to the scale of what the
     entrants took by themselves, so that they compare with those of candidates that did not race.
     """
-    scale, samples_of = 1.0, fair_samples(outcome)
+    scale, pairs = 1.0, list(zip(entrants, fair_samples(outcome), strict=True))
     if busy(outcome.circumstances):
-        pairs = zip(entrants, samples_of, strict=True)
         scale = min(1.0, median(own.seconds / median(samples) for own, samples in pairs))
-    pairs = zip(entrants, samples_of, strict=True)
     return Race({choice.candidate: tuple(scale * s for s in samples) for choice, samples in pairs})

@@ -43,15 +43,11 @@ class Raced:
     entrants: list[Choice]
     outcome: RaceOutcome
 
-    @property
-    def samples(self) -> Sequence[Sequence[float]]:
-        """What counts of the samples of each entrant."""
-        return fair_samples(self.outcome)
-
     def ratios(self) -> list[Interval]:
         """Every entrant's time over that of the fastest, round by round."""
-        fastest = min(self.samples, key=median)
-        return [ratio_interval(samples, fastest) for samples in self.samples]
+        fair = fair_samples(self.outcome)
+        fastest = min(fair, key=median)
+        return [ratio_interval(samples, fastest) for samples in fair]
 
     def best(self, places: int, settings: Settings) -> list[Choice]:
         """The fastest that are not known to be slower, and the best of another variant."""

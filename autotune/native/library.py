@@ -67,16 +67,22 @@ def _load(name: str, code: bytes, what: str) -> ctypes.CDLL:
         ) from error
 
 
-def _open(file: Path) -> ctypes.CDLL:
-    """Load a library, and have its OpenMP runtime read its settings.
+def openmp_that_rests() -> dict[str, str]:
+    """What LLVM's and Intel's OpenMP have to be told, unless the user has said how to wait.
 
-    Threads of LLVM's spin for 200 ms after their work, on CPUs that whatever comes next may need:
-    here for one, unless the user has said how they should wait.
+    Their threads spin for 200 ms after their work, on CPUs that whatever comes next may need: here
+    for one.
     """
+    told = {"KMP_BLOCKTIME", "OMP_WAIT_POLICY"} & os.environ.keys()
+    return {} if told else {"KMP_BLOCKTIME": "1"}
+
+
+def _open(file: Path) -> ctypes.CDLL:
+    """Load a library, and have its OpenMP runtime read its settings."""
     with contextlib.ExitStack() as stack:
-        if not {"KMP_BLOCKTIME", "OMP_WAIT_POLICY"} & os.environ.keys():
-            os.environ["KMP_BLOCKTIME"] = "1"
-            stack.callback(os.environ.pop, "KMP_BLOCKTIME", None)
+        for name, value in openmp_that_rests().items():
+            os.environ[name] = value
+            stack.callback(os.environ.pop, name, None)
         loaded = ctypes.CDLL(str(file))
         if hasattr(loaded, "omp_get_max_threads"):
             loaded.omp_get_max_threads()

@@ -41,6 +41,11 @@ class Attempt:
         return self.conditions.reasons
 
     @property
+    def busy(self) -> bool:
+        """Whether other programs ran beside it."""
+        return busy(self.conditions.facts)
+
+    @property
     def samples(self) -> tuple[float, ...]:
         """Seconds that it took."""
         count = len(self.timing.samples)
@@ -67,7 +72,7 @@ def attempts_of(
         after = session.bench.read()
         conditions = session.bench.conditions(before, after, timing.samples)
         attempts.append(Attempt(timing, conditions, turn))
-        session.busy = busy(conditions.facts)
+        session.busy = attempts[-1].busy
         if not attempts[-1].reasons:
             session.futile_retries = 0
         if not attempts[-1].reasons or not _may_win(timing, job):

@@ -7,7 +7,6 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from autotune.disturbance import busy
 from autotune.execution import Executable
 from autotune.fingerprint import fingerprint
 from autotune.in_turn import PACED
@@ -223,7 +222,7 @@ def _circumstances(
         **attempt.conditions.facts,
     }
     if attempt.turn is not None:
-        found[PACED] = attempt.turn.told(timing, busy=busy(attempt.conditions.facts))
+        found[PACED] = attempt.turn.told(timing, busy=attempt.busy)
     if attempt.reasons:
         found["disturbed"] = list(attempt.reasons)
     record = session.thread_record(executable)

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import psutil
 
+from autotune.native.library import openmp_that_rests
 from autotune.worker.guard import Guard
 from autotune.worker.messages import Message, from_line, to_line
 from autotune.worker.protocol import NOBODY, Status
@@ -221,13 +222,10 @@ def _environment(path: list[str]) -> Mapping[str, str]:
 
 def _threads_that_rest() -> dict[str, str]:
     """Threads of BLAS wait for their next work on CPUs that the next candidate needs, OpenBLAS's
-    for 2^26 cycles, MKL's for 200 ms, and can make that one many times slower: here for less than
-    candidates of different threads rest in between. The user's word goes first.
+    for 2^26 cycles, MKL's as OpenMP's do, and can make that one many times slower: here for less
+    than candidates of different threads rest in between. The user's word goes first.
     """
-    rest = {"OPENBLAS_THREAD_TIMEOUT": "20"}  # 2^20 cycles
-    if not {"KMP_BLOCKTIME", "OMP_WAIT_POLICY"} & os.environ.keys():
-        rest["KMP_BLOCKTIME"] = "1"
-    return rest
+    return {"OPENBLAS_THREAD_TIMEOUT": "20", **openmp_that_rests()}  # 2^20 cycles
 
 
 def _descendants(pid: int) -> list[psutil.Process]:
