@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from autotune_policies.interpolate import Neighbours, estimates, neighbours
@@ -24,6 +24,10 @@ from autotune_policies.snapshot import Snapshot
 OTHER_MODES = {"graph": ("cold", "hot"), "cold": ("graph", "hot"), "hot": ("cold", "graph")}
 """What comes nearest to a mode that nothing was measured in."""
 
+OUTDONE = 2.0
+"""Times slower than one whose source has changed since, beyond which a choice is no answer: that
+others are better is all that its policy still says, and a prediction names one of those."""
+
 
 @dataclass(slots=True)
 class _Search:
@@ -35,15 +39,18 @@ class _Search:
     toolchain: Mapping[str, str]
     skipped: dict[tuple[str, Config, str], Skipped] = field(default_factory=dict)
 
-    def first_usable(self, choices: Iterable[tuple[Choice, bool]]) -> Choice | None:
-        """The first choice without an obstacle; the flag tells if it was measured at this size."""
-        for choice, exact in choices:
-            obstacle = self.obstacle(choice, exact=exact)
-            if obstacle is None:
-                return choice
+    def usable(self, choice: Choice, *, exact: bool, policy: Policy | None = None) -> bool:
+        """Whether nothing keeps a choice from serving; `exact` if it was measured at this size.
+
+        With its policy it must not be outdone there either.
+        """
+        obstacle = self.obstacle(choice, exact=exact)
+        if obstacle is None and policy is not None:
+            obstacle = self._outdone(choice, policy)
+        if obstacle is not None:
             key = (obstacle.variant, obstacle.config, obstacle.reason)
             self.skipped.setdefault(key, obstacle)
-        return None
+        return obstacle is None
 
     def obstacle(self, choice: Choice, *, exact: bool) -> Skipped | None:
         """What keeps a choice from serving.
@@ -51,16 +58,27 @@ class _Search:
         The workspace of a neighbour is not the workspace at this size, so for a choice that was
         measured elsewhere `max_workspace` is left to `admits`, which knows the declaration.
         """
-        current = self.fingerprints(choice.variant)
-        if current is None:
+        if self.fingerprints(choice.variant) is None:
             return self._because(choice, "missing", "it is not registered any more")
-        if current != choice.fingerprint:
+        if self._edited(choice):
             return self._because(choice, "stale", "its source changed since it was measured")
         broken = _broken(choice, self.request.constraints, exact=exact)
         if broken is not None:
             return self._because(choice, "constraint", *broken)
         reason = self.admits(choice.variant, choice.config)
         return self._because(choice, "inadmissible", reason) if reason else None
+
+    def _outdone(self, choice: Choice, policy: Policy) -> Skipped | None:
+        edited = (c for c in policy.variants if self._edited(c))
+        better = min(edited, key=lambda other: other.seconds, default=choice)
+        faster = choice.seconds / better.seconds
+        if faster <= OUTDONE:
+            return None
+        reason = f"{better.variant}, whose source changed, was {faster:.3g} times as fast"
+        return self._because(choice, "stale", reason)
+
+    def _edited(self, choice: Choice) -> bool:
+        return self.fingerprints(choice.variant) not in (None, choice.fingerprint)
 
     def _because(
         self, choice: Choice, obstacle: Obstacle, reason: str, excess: float = 1.0
@@ -91,7 +109,8 @@ def resolve(
     neighbours on this device; the same two on other devices of the family; all these again as
     measured in another mode, which counts as interpolated at best. Within each the choices are
     tried best first, and one that is not registered any more, whose source changed, that breaks a
-    constraint or that `admits` refuses is passed over.
+    constraint or that `admits` refuses is passed over; and so is one that is far slower than a
+    winner whose source changed.
 
     Args:
         snapshot: what to answer from.
@@ -146,14 +165,10 @@ def _pinned(snapshot: Snapshot, search: _Search) -> Resolution | None:
     if pin is None:
         return None
     wanted = tuple(sorted(pin.config.items())) if pin.config is not None else None
-    known = (
-        (choice, exact)
-        for choice, exact, _ in _candidates(snapshot, request)
-        if choice.variant == pin.variant and wanted in (None, choice.config)
-    )
-    choice = search.first_usable(known)
-    if choice is not None:
-        return Resolution("pinned", pin.variant, choice.config, choice)
+    for choice, exact, _ in _candidates(snapshot, request):
+        known = choice.variant == pin.variant and wanted in (None, choice.config)
+        if known and search.usable(choice, exact=exact):
+            return Resolution("pinned", pin.variant, choice.config, choice)
     reason = _unmeasured_pin(pin.variant, wanted, search)
     if reason is None:
         return Resolution("pinned", pin.variant, wanted)
@@ -177,7 +192,7 @@ def _unmeasured_pin(variant: str, config: Config | None, search: _Search) -> str
 def _measured(snapshot: Snapshot, search: _Search) -> Resolution | None:
     origin: Origin
     for choice, exact, policy in _candidates(snapshot, search.request):
-        if search.first_usable([(choice, exact)]) is not None:
+        if search.usable(choice, exact=exact, policy=policy):
             if policy.device != search.request.device:
                 origin = "family"
             else:

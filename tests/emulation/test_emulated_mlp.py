@@ -13,6 +13,7 @@ from host_blas import HostBlas, host_blas
 ERRORS = {"float64": 1e-13, "float32": 3e-6, "bfloat16": 3e-2, "float16": 4e-3}
 TOKENS = {"row_warps": 2, "split_warps": 2, "chunk": 32}
 WEIGHTS = {"feature_warps": 4, "partners": 2, "step": 16, "shares": 2}
+SPLIT = {"row_warps": 2, "split_warps": 2, "shares": 2}
 OPERATIONS = ("gated_mlp", "gated_mlp_backward", "gated_mlp_train", "norm_mlp", "norm_mlp_train")
 ALL = bool(os.environ.get("AUTOTUNE_TEST_COMPILE"))  # else one case of each kind
 FAMILIES = {"float64": "cuda_dmma", "float32": "cuda_tf32x3", "bfloat16": "cuda_mma"}
@@ -79,7 +80,24 @@ def test_float32_as_sums_of_two_halves(
     operation: str, layout: str, sizes: tuple[int, int, int]
 ) -> None:
     flags: dict[str, Any] = {"residual": True} if "norm" in operation else {}
-    config = {"row_warps": 2, "split_warps": 2, "shares": 2}
     dims = dict(zip("NDF", sizes, strict=True))
-    error = run(operation, "cuda_split_half", dims, config, "float32", layout=layout, **flags)
+    error = run(operation, "cuda_split_half", dims, SPLIT, "float32", layout=layout, **flags)
     assert error < ERRORS["float32"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "variant", "dtype", "layout", "sizes"),
+    [
+        ("gated_mlp_backward", "cuda_mma_atomic", "float16", "packed", (70, 64, 72)),
+        ("norm_mlp_train", "cuda_split_half_atomic", "float32", "packed", (37, 17, 40)),
+        ("norm_mlp_train", "cuda_dmma_atomic", "float64", "transposed", (100, 24, 72)),
+    ][: 3 if ALL else 1],
+)
+def test_shares_that_add_to_one_sum(
+    operation: str, variant: str, dtype: str, layout: str, sizes: tuple[int, int, int]
+) -> None:
+    flags: dict[str, Any] = {"residual": True} if "norm" in operation else {}
+    config = SPLIT if "split" in variant else {**TOKENS, **WEIGHTS}
+    dims = dict(zip("NDF", sizes, strict=True))
+    error = run(operation, variant, dims, config, dtype, layout=layout, **flags)
+    assert error < ERRORS[dtype]

@@ -32,7 +32,7 @@ using std::sqrt;
 struct Index {
   int x = 0, y = 0, z = 0;
 };
-inline thread_local Index threadIdx, blockIdx, blockDim;
+inline thread_local Index threadIdx, blockIdx, blockDim, gridDim;
 
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
@@ -130,6 +130,10 @@ To bits_as(From from) {
   return to;
 }
 template <typename T>
+void atomicAdd(T* to, T x) {
+  std::atomic_ref(*to) += x;
+}
+template <typename T>
 T __ldg(const T* from) {
   return *from;
 }
@@ -160,7 +164,7 @@ void run(Index grid, int threads, int size, Kernel kernel) {
     for (int i = 0; i < size * threads; ++i) {
       running.emplace_back([=, &own] {
         cluster = &own, block = own.blocks[i / threads].get();
-        threadIdx.x = i % threads, blockDim.x = threads;
+        threadIdx.x = i % threads, blockDim.x = threads, gridDim = grid;
         blockIdx = {number % grid.x + i / threads, number / grid.x % grid.y, number / grid.x / grid.y};
         kernel();
       });

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
+import numpy as np
 import pytest
 from contract import (
     REPEATED,
@@ -20,6 +22,11 @@ from contract import (
     check_repeats,
     large_magnitudes,
 )
+
+from autotune.execution import Executable
+from autotune.model import Problem
+from autotune.model.space import default_config
+from autotune.registry import registry
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("compiled")]
 
@@ -95,3 +102,42 @@ def test_unaligned_addresses(candidate: Candidate, device: Any, memory: Any) -> 
 @pytest.mark.parametrize("candidate", list(candidates((REPEATED,), TILED)), ids=str)
 def test_repeats(candidate: Candidate, device: Any, memory: Any) -> None:
     check_repeats(candidate, device, memory)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("cuda_dmma_stored", "float64"),
+        ("cuda_dmma_atomic_stored", "float64"),
+        ("cuda_tf32x3", "float32"),
+    ],
+)
+def test_a_query_that_is_no_number_spoils_no_other(
+    name: str, dtype: str, bad: float, device: Any
+) -> None:
+    cupy: Any = import_module("cupy")
+    shape, row = (1, 1, 600, 64), 100
+    problem = Problem.of(registry.operation("attention_train"), shape, dtype)
+    variant = registry.variant(problem.operation, name)
+    config = default_config(variant, problem, device)
+    assert config is not None
+    kernel = Executable(variant, problem, config, device)
+    rng = np.random.default_rng(6)
+    arrays = [cupy.asarray(rng.standard_normal(shape), dtype) for _ in range(4)]
+
+    def run() -> list[Any]:
+        outputs = [cupy.empty(shape, dtype) for _ in range(4)]
+        kernel(*arrays, *outputs, *problem.scalars())
+        return [each.get()[0, 0] for each in outputs]
+
+    clean = run()
+    arrays[0][0, 0, row, 0] = bad
+    out, grad_q, grad_k, grad_v = run()
+    assert not np.isfinite(out[row]).any()
+    assert not np.isfinite(grad_q[row]).any()
+    assert not np.isfinite(grad_k).any()
+    assert not np.isfinite(grad_v).any()
+    others = np.arange(shape[2]) != row
+    for spoiled, right in ((out, clean[0]), (grad_q, clean[1])):
+        np.testing.assert_allclose(spoiled[others], right[others], rtol=1e-4, atol=1e-5)

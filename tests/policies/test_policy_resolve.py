@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +24,7 @@ from autotune_policies import (
     grade,
     nearest,
 )
-from autotune_policies.request import Config
+from autotune_policies.request import Config, Fingerprints
 from autotune_tuning_db import PinRow, ProblemKey
 
 
@@ -111,12 +110,31 @@ def test_dsp6_a_variant_that_is_gone_is_passed_over_and_named(exact: Policy) -> 
 
 
 def test_db5_an_edited_source_is_never_served_from_old_times(exact: Policy) -> None:
-    edited: Mapping[str, str] = {"fused": "new", "separate": "new"}
-    found = answer(Snapshot((exact,)), fingerprints=lambda v: edited.get(v, f"source of {v}"))
-    assert found.variant == "plain"
-    assert len(found.notes) == 2
-    assert "its source changed" in found.notes[0]
+    found = answer(Snapshot((exact,)), fingerprints=edited("fused"))
+    assert found.variant == "separate"
+    assert found.notes == ("passed over fused: its source changed since it was measured",)
     assert answer(Snapshot((exact,)), fingerprints=lambda _: "new").origin is None
+
+
+def edited(*variants: str) -> Fingerprints:
+    """As if the sources of these had changed."""
+    return lambda variant: "new" if variant in variants else f"source of {variant}"
+
+
+def test_db5_what_is_left_of_a_policy_does_not_serve_if_it_was_far_slower(exact: Policy) -> None:
+    """As after an upgrade: the fast kernels are new, and only the slowest were left as they are."""
+    found = answer(Snapshot((exact,)), fingerprints=edited("fused", "separate"))
+    assert found.origin is None
+    assert found.notes[-1] == (
+        "passed over plain: fused, whose source changed, was 9 times as fast"
+    )
+    at_all_sizes = Snapshot((exact, policy_of(problem_of(1024), {"fused": 1e-3, "plain": 9e-3})))
+    found = answer(at_all_sizes, request_of(problem_of(700)), fingerprints=edited("fused"))
+    assert (found.origin, found.variant) == ("interpolated", "separate")
+    pin = PinRow("attention", None, DEVICE, "plain")
+    found = answer(Snapshot((exact,), (pin,)), fingerprints=edited("fused", "separate"))
+    assert (found.origin, found.variant) == ("pinned", "plain")
+    assert answer(Snapshot((exact,)), fingerprints=missing("fused", "separate")).variant == "plain"
 
 
 def test_db4_a_changed_toolchain_is_served_and_named(exact: Policy) -> None:

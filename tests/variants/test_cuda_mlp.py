@@ -41,8 +41,8 @@ def launches(variant: Variant, one: Problem, config: Config) -> list[Prepared]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_variant_repeats_bitwise_and_has_a_default(variant: Variant) -> None:
-    assert is_deterministic(variant)
+def test_every_variant_has_a_default_and_repeats_bitwise_without_atomics(variant: Variant) -> None:
+    assert is_deterministic(variant) != variant.name.endswith("_atomic")
     for sizes in ({"N": 1, "D": 1, "F": 1}, STUDY, {"N": 131_072, "D": 64, "F": 256}):
         for dtype in variant.dtypes:
             assert default_config(variant, problem(variant, sizes, dtype), H200) is not None
@@ -59,6 +59,24 @@ def test_declared_launches_are_those_that_are_made(variant: Variant) -> None:
         gradients = variant.operation.name not in ("gated_mlp", "norm_mlp")
         kernels += (8 if gradients else 2) + ("backward" not in variant.operation.name)
     assert kernels == declared
+
+
+@pytest.mark.parametrize("name", ["cuda_dmma", "cuda_split_half"])
+def test_shares_that_add_to_one_sum_need_less_room_and_as_many_additions(name: str) -> None:
+    found = {}
+    for variant in registry.variants("norm_mlp_train"):
+        if variant.name in (name, f"{name}_atomic"):
+            one = problem(variant, STUDY)
+            config = default_config(variant, one, H200)
+            assert config is not None
+            found[variant.name] = predict(variant, one, config), config["shares"]
+    (apart, shares), (together, same) = found[name], found[f"{name}_atomic"]
+    of_weights = 3 * STUDY["D"] * STUDY["F"]
+    itemsize = 8 if name == "cuda_dmma" else 4
+    assert shares == same
+    assert (apart.atomics, together.atomics) == (0, shares * of_weights)
+    saved = (shares - 1) * of_weights * itemsize
+    assert apart.workspace_bytes - together.workspace_bytes == saved
 
 
 def test_nothing_hidden_lies_in_memory_where_tokens_are_on_chip() -> None:

@@ -113,7 +113,7 @@ __device__ __forceinline__ void add_step_gq(const Args& a, unsigned scores, unsi
 }
 #endif
 
-// Scores read back across: this lane's keys are rows of the transposed tile.
+// What the forward has stored, read across: this lane's keys are rows of the transposed tile.
 __device__ __forceinline__ void load_scores_across(const Args& a, Real (&s)[kTiles][4], i64 vector, i64 query, i64 key, const Lane& lane) {
   const i64 pitch = score_pitch(a);
   const Real* line = a.scratch + (vector + query + 2 * lane.t) * pitch + key;

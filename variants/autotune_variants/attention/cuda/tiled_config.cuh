@@ -81,8 +81,8 @@ constexpr bool kRounds = kSize == 8;
 // Float64 stores weights: its exponential takes time that the products wait for. Float32 computes it again for nothing.
 constexpr bool kStoreScores = STORED && kSize == 4, kStoreWeights = STORED && kSize == 8;
 static_assert(!SIMT || (kSize == 4 && !STORAGE && !ATOMIC_GQ), "plain float32, GQ by the row pass");
-static_assert(!(STORED && SPREAD_COPIES), "copies are spread over the product that stored scores save");
-static_assert(!(STORED && kChunks > 1), "one block a row of scores");
+static_assert(!(STORED && SPREAD_COPIES), "copies are spread over the product that STORED saves");
+static_assert(!(STORED && kChunks > 1), "one block for all that is stored of a row");
 static_assert(!STORAGE || (kSize == 4 && !ATOMIC_GQ), "16-bit tensors: float32 sums, GQ by the row pass");
 static_assert(kChunks == 1 || kChunk * kStored % 128 == 0, "chunks begin where the swizzle repeats");
 static_assert(STAGES == 1 || STAGES == 2, "one tile or two");

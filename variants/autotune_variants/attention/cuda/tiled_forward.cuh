@@ -33,7 +33,8 @@ __device__ __forceinline__ void move_shift(const Real (&s)[kTiles][4], RowState&
   }
 }
 
-// One step of the online softmax: s becomes the weights of this step. `rescale(factors of both rows)` where shifts have moved.
+// One step of the online softmax: s becomes the weights of this step. `rescale(factors of both rows)` where
+// weights have shrunk.
 template <typename Rescale>
 __device__ __forceinline__ void advance(Real (&s)[kTiles][4], RowState& state, Real (&result)[2 * kGroups][4],
                                         MovedSums<Real>& moved, Real c, unsigned table, const Rescale& rescale) {
@@ -47,7 +48,8 @@ __device__ __forceinline__ void advance(Real (&s)[kTiles][4], RowState& state, R
   if (__any_sync(~0u, move)) {
     Real factor[2];
     move_shift(s, state, result, moved, c, factor);
-    rescale(factor);
+    // A row of NaN moves nothing, and one of +inf has nothing but NaN in its results: neither rewrites what is stored.
+    if (__any_sync(~0u, factor[0] < 1 || factor[1] < 1)) rescale(factor);
     bias[0] = bias_of(state.shift[0]), bias[1] = bias_of(state.shift[1]);
   }
   weigh(s, c, table, [&](int, int e) { return bias[e >> 1]; });

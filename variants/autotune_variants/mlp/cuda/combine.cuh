@@ -1,16 +1,16 @@
 #pragma once
 
-// The gradients of the weights from the shares, in order; in the last blocks that of the normalisation's weight, a warp
-// for each 32 features and each of the block's slices of the shares.
+// The gradients of the weights from the shares, in order, or with ATOMIC from the sum of all; in the last blocks that of the
+// normalisation's weight, a warp for each 32 features and each of the block's slices of the shares.
 extern "C" __global__ void __launch_bounds__(kCombineThreads) combine(const __grid_constant__ Args a) {
   __shared__ Real sums[kCombineThreads];
-  const i64 each = a.hidden * DIM, blocks = (3 * each + kCombineThreads - 1) / kCombineThreads;
+  const i64 each = a.hidden * DIM, shares = ATOMIC ? 1 : a.shares, blocks = (3 * each + kCombineThreads - 1) / kCombineThreads;
   if (blockIdx.x < blocks) {
     const i64 i = blockIdx.x * static_cast<i64>(kCombineThreads) + threadIdx.x;
     if (i >= 3 * each) return;
     Real sum = 0;
 #pragma unroll 8
-    for (i64 share = 0; share < a.shares; ++share) sum += a.parts[share * 3 * each + i];
+    for (i64 share = 0; share < shares; ++share) sum += a.parts[share * 3 * each + i];
     const i64 which = i / each, feature = i % each / DIM, d = i % DIM;
     if (which == 0) a.grad_w_gate[d * a.grad_w_gate_strides.n + feature * a.grad_w_gate_strides.d] = narrow(sum);
     if (which == 1) a.grad_w_up[d * a.grad_w_up_strides.n + feature * a.grad_w_up_strides.d] = narrow(sum);

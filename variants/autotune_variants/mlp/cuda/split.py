@@ -30,16 +30,17 @@ _PREPARING = 1024  # threads
 _WEIGHT_BLOCKS = 24  # that prepare the weights
 
 
-def split(problem: Any, config: Mapping[str, Any], temporaries: tuple[str, ...]) -> Run:
-    """`run(*inputs, *outputs, *temporaries, *scalars)` for any of the operations of the MLP."""
+def split(
+    problem: Any, config: Mapping[str, Any], temporaries: tuple[str, ...], *, atomic: bool
+) -> Run:
+    """As `tiled`."""
     gradients = "grad_out" in given_arrays(problem)
     tiles = {"FEATURE_WARPS": _WARPS, "PARTNERS": 2, "STEP": TILE, "TILE": TILE, "CHUNK": WIDTH}
     tokens = {**tiles, **token_macros(problem, config)}
     macros = {"prepare": {**tiles, "GRADS": gradients}, "tokens": tokens, "weights": tiles}
     macros["combine"] = {"ROW_WARPS": config["row_warps"]}
-    return launches(
-        problem, config, temporaries, SOURCE, macros, _steps(problem, config, gradients)
-    )
+    steps = _steps(problem, config, gradients)
+    return launches(problem, config, temporaries, SOURCE, macros, steps, atomic=atomic)
 
 
 def _steps(problem: Any, config: Mapping[str, Any], gradients: bool) -> Steps:

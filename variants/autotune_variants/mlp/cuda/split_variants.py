@@ -12,6 +12,7 @@ from typing import Any
 from autotune import Choice, Intermediate, Pass, Unit, variant
 from autotune_variants.mlp.cuda.split import WIDTH, split
 from autotune_variants.mlp.cuda.tiled import TILE
+from autotune_variants.mlp.cuda.tiled_variants import ONE_TOKEN, forms, parts_of_weights
 from autotune_variants.mlp.operations import (
     gated_mlp,
     gated_mlp_backward,
@@ -28,7 +29,6 @@ _WEIGHTS = ("w_gate", "w_up", "w_down")
 _GRADS = tuple(f"grad_{name}" for name in _WEIGHTS)
 _PLANES = Intermediate("planes", (f"{WIDTH}*(4*{_ROWS} + 6*{_HIDDEN})",), "float16")
 _SCALES = Intermediate("scales", (f"4 + 3*{_ROWS}",), "float32")
-_PARTS = Intermediate("parts", ("shares", 3, "F", "D"), "accumulator")
 _WEIGHT_PARTS = Intermediate("weight_parts", (f"ceil_div(N, {_TOKENS})", "D"), "accumulator")
 
 _TUNABLES = (
@@ -50,7 +50,7 @@ def _shared(gradients: bool) -> str:
     return f"{planes}*{_TOKENS}*128 + 98304 + 4*({_TOKENS} + row_warps*{depth}) <= shared_per_block"
 
 
-def _passes(norm: bool, gradients: bool, with_out: bool) -> tuple[Pass, ...]:
+def _passes(norm: bool, gradients: bool, with_out: bool, atomic: bool) -> tuple[Pass, ...]:
     """Memory delivers every array once; what each block reads of it, the cache does."""
     above = ("grad_out",) if gradients else ()
     prepare = Pass(
@@ -67,6 +67,8 @@ def _passes(norm: bool, gradients: bool, with_out: bool) -> tuple[Pass, ...]:
         writes["grad_x"] = "owned"
     if norm and gradients:
         writes["weight_parts"] = "reduction"
+    if atomic:
+        writes["parts"] = "owned"  # zeros
     flops = (6 if with_out else 4) + (6 if gradients else 0)
     tokens = Pass(
         "tokens",
@@ -86,7 +88,7 @@ def _passes(norm: bool, gradients: bool, with_out: bool) -> tuple[Pass, ...]:
             parallel={"F": WIDTH, "N": "ceil_div(N, shares)"},
             sequential={"N": TILE},
             reads=("planes", "scales"),
-            writes={"parts": "reduction"},
+            writes={"parts": "atomic" if atomic else "reduction"},
             flops="12*N*D*F",
         ),
         Pass(
@@ -97,30 +99,38 @@ def _passes(norm: bool, gradients: bool, with_out: bool) -> tuple[Pass, ...]:
     )
 
 
-def _declare(operation: Any) -> None:
+def _declare(operation: Any, atomic: bool) -> None:
     inputs = {tensor.name for tensor in operation.inputs}
     norm, gradients = "weight" in inputs, "grad_out" in inputs
     with_out = "out" in {tensor.name for tensor in operation.outputs}
-    of_gradients = (_PARTS, *((_WEIGHT_PARTS,) if norm else ()))
+    of_gradients = (parts_of_weights(atomic), *((_WEIGHT_PARTS,) if norm else ()))
     arrays = (_PLANES, _SCALES, *(of_gradients if gradients else ()))
     names = tuple(array.name for array in arrays)
 
     def build(problem: Any, config: Mapping[str, Any]) -> Run:
-        """A tile of tokens on chip, three float16 products for one of float32."""
-        return split(problem, config, names)
+        return split(problem, config, names, atomic=atomic)
+
+    sums = ", gradients of weights by atomics" if atomic else ""
+    build.__doc__ = f"A tile of tokens on chip{sums}: three float16 products for one of float32."
 
     variant(
         operation,
-        "cuda_split_half",
+        "cuda_split_half" + ("_atomic" if atomic else ""),
         device="cuda",
         dtypes=("float32",),
-        passes=_passes(norm, gradients, with_out),
+        passes=_passes(norm, gradients, with_out, atomic),
         intermediates=arrays,
         tunables=(*_TUNABLES, *((_SHARES,) if gradients else ())),
-        constraints=(*_RULES, _shared(gradients), *(_SHARE_RULES if gradients else ())),
+        constraints=(
+            *_RULES,
+            _shared(gradients),
+            *(_SHARE_RULES if gradients else ()),
+            *(ONE_TOKEN if atomic else ()),
+        ),
         unit=Unit("matrix", "float16", 3),
     )(build)
 
 
 for _operation in (gated_mlp, gated_mlp_backward, gated_mlp_train, norm_mlp, norm_mlp_train):
-    _declare(_operation)
+    for _atomic in forms(_operation):
+        _declare(_operation, _atomic)

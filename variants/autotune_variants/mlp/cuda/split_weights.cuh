@@ -3,6 +3,7 @@
 #pragma once
 #include "activation.cuh"
 #include "split_operands.cuh"
+#include "weight_sums.cuh"
 
 constexpr int kOwn = (kSixteens + 1) / 2;
 constexpr int kWeightPlane = kWidth * 128, kTilePlane = TILE * 128;  // bytes
@@ -124,15 +125,15 @@ __device__ __forceinline__ void take_tile(const WeightPlanes& tiles, const Plane
   }
 }
 
-__device__ __forceinline__ void store_part(const Args& a, i64 which, i64 first, int partner, const Lane& lane, const float (&sum)[2 * kOwn][4]) {
-  float* part = a.parts + which * a.hidden * DIM;
+__device__ __forceinline__ void store_part(const Args& a, i64 share, i64 which, i64 first, int partner, const Lane& lane, const float (&sum)[2 * kOwn][4]) {
+  float* part = part_of(a, share, which);
 #pragma unroll
   for (int n = 0; n < 2 * kOwn; ++n) {
     const int d = (n / 2 * 2 + partner) * 16 + n % 2 * 8 + 2 * lane.t;
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const i64 feature = first + lane.g + 8 * (e / 2);
-      if (feature < a.hidden && d + e % 2 < DIM) part[feature * DIM + d + e % 2] = sum[n][e];
+      if (feature < a.hidden && d + e % 2 < DIM) leave(part, feature, d + e % 2, sum[n][e]);
     }
   }
 }
@@ -161,7 +162,7 @@ __device__ __forceinline__ void run_weights(const Args& a, unsigned char* shared
   }
   const Lane lane;
   const i64 own = feature + 16 * group;
-  store_part(a, share * 3, own, partner, lane, sums.gate);
-  store_part(a, share * 3 + 1, own, partner, lane, sums.up);
-  store_part(a, share * 3 + 2, own, partner, lane, sums.down);
+  store_part(a, share, 0, own, partner, lane, sums.gate);
+  store_part(a, share, 1, own, partner, lane, sums.up);
+  store_part(a, share, 2, own, partner, lane, sums.down);
 }

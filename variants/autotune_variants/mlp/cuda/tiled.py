@@ -29,8 +29,13 @@ Steps = Mapping[str, tuple[int, int, int]]
 """Blocks, threads and bytes of dynamic shared memory of each launch, in order."""
 
 
-def tiled(problem: Any, config: Mapping[str, Any], temporaries: tuple[str, ...]) -> Run:
-    """`run(*inputs, *outputs, *temporaries, *scalars)` for any of the operations of the MLP."""
+def tiled(
+    problem: Any, config: Mapping[str, Any], temporaries: tuple[str, ...], *, atomic: bool
+) -> Run:
+    """`run(*inputs, *outputs, *temporaries, *scalars)` for any of the operations of the MLP.
+
+    With `atomic` the shares of the tokens add to one sum instead of leaving theirs to be summed.
+    """
     gradients = "grad_out" in given_arrays(problem)
     macros = {"tokens": {**token_macros(problem, config), "CHUNK": config["chunk"]}}
     if gradients:
@@ -42,7 +47,7 @@ def tiled(problem: Any, config: Mapping[str, Any], temporaries: tuple[str, ...])
         }
         macros["combine"] = {"ROW_WARPS": config["row_warps"]}
     steps = _steps(problem, config, gradients)
-    return launches(problem, config, temporaries, SOURCE, macros, steps)
+    return launches(problem, config, temporaries, SOURCE, macros, steps, atomic=atomic)
 
 
 def given_arrays(problem: Any) -> list[str]:
@@ -69,6 +74,8 @@ def launches(
     source: CudaSource,
     macros: Mapping[str, Mapping[str, Any]],
     steps: Steps,
+    *,
+    atomic: bool,
 ) -> Run:
     """The kernels of a source in the order of `steps`, with one struct for all of them."""
     operation, sizes, given = problem.operation, problem.sizes, given_arrays(problem)
@@ -82,7 +89,12 @@ def launches(
         sizes=(sizes["N"], sizes["F"], config.get("shares", 0)),
         itemsize=problem.itemsize,
     )
-    common = {"STORAGE": STORAGE[problem.dtype], "DIM": sizes["D"], "NORM": "weight" in given}
+    common = {
+        "STORAGE": STORAGE[problem.dtype],
+        "DIM": sizes["D"],
+        "NORM": "weight" in given,
+        "ATOMIC": atomic,
+    }
 
     def plan(aligned: bool) -> Launches:
         made = []

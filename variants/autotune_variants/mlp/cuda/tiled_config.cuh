@@ -18,6 +18,9 @@
 #ifndef GRADS
 #define GRADS 1          // the gradients are wanted
 #endif
+#ifndef ATOMIC
+#define ATOMIC 0         // weights: the shares of the tokens add to one sum
+#endif
 #ifndef ALIGNED
 #define ALIGNED 1        // rows contiguous and 16-byte aligned
 #endif
@@ -55,7 +58,7 @@ struct Args {
   const Data *x, *weight, *w_gate, *w_up, *w_down, *grad_out;
   Data *out, *grad_x, *grad_weight, *grad_w_gate, *grad_w_up, *grad_w_down;
   Data* z;             // [rows, DIM]: x normalised
-  Real* parts;         // [shares, 3, hidden, DIM]: what the shares add up to: gate and up (transposed), down
+  Real* parts;         // [shares, 3, hidden, DIM]: what the shares add up to: gate and up (transposed), down; ATOMIC: one for all
   Real* weight_parts;  // [blocks of tokens, DIM]
   unsigned short* planes;  // tensors as sums of 16-bit numbers: see split_prepare.cuh
   float* scales;           // likewise

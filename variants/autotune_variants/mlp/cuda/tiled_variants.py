@@ -1,8 +1,8 @@
 """Variants that hold a tile of tokens on chip: one launch for the output, three for gradients.
 
 The gradients of the weights are sums over all tokens: each share of the tokens sums for itself,
-and the shares are summed in order. Hidden activations are computed once for out and grad_x, and
-once more for the weights: they never lie in memory.
+and the shares are summed in order, or add to one sum as they end (`_atomic`). Hidden activations
+are computed once for out and grad_x, and once more for the weights: they never lie in memory.
 """
 
 from __future__ import annotations
@@ -61,6 +61,9 @@ _PITCH = f"(ceil_div({_DEPTH}*{_REAL}, 128)*128 // {_REAL})"
 _CHUNK_SIZE = f"(2*{_DEPTH}*chunk + chunk*{_PITCH})"
 _EXCHANGE = "(0 if partners == 1 else 48*step*(feature_warps // partners))"
 
+ONE_TOKEN = ("N >= 1",)
+"""The sweep over the tokens sets the sums to zero that the other adds to."""
+
 _ADMITTED = ("compute >= 80", "min(D, F) >= 1", "D <= 64")
 _TOKEN_TUNABLES = (
     Choice("row_warps", (2, 4, 8), default=4, ordered=True),
@@ -83,6 +86,12 @@ _WEIGHT_RULES = (
 )
 
 
+def forms(operation: Any) -> tuple[bool, ...]:
+    """Without atomics, and with them where there are gradients."""
+    gradients = "grad_out" in {each.name for each in operation.inputs}
+    return (False, True) if gradients else (False,)
+
+
 def _token_bytes(gradients: bool) -> str:
     tiles = 2 if gradients else 1
     return (
@@ -91,7 +100,7 @@ def _token_bytes(gradients: bool) -> str:
     )
 
 
-def _passes(norm: bool, gradients: bool, with_out: bool) -> tuple[Pass, ...]:
+def _passes(norm: bool, gradients: bool, with_out: bool, atomic: bool) -> tuple[Pass, ...]:
     """One sweep over the tokens; where gradients are wanted another, and the sums of its shares.
 
     Memory delivers every array once; what each block reads of it, the cache does.
@@ -108,6 +117,8 @@ def _passes(norm: bool, gradients: bool, with_out: bool) -> tuple[Pass, ...]:
         writes["grad_x"] = "owned"
     if norm and gradients:
         writes |= {"z": "owned", "weight_parts": "reduction"}
+    if atomic:
+        writes["parts"] = "owned"  # zeros
     flops = (6 if with_out else 4) + (6 if gradients else 0)
     tokens = Pass(
         "tokens",
@@ -126,7 +137,7 @@ def _passes(norm: bool, gradients: bool, with_out: bool) -> tuple[Pass, ...]:
             parallel={"F": _FEATURES, "N": "ceil_div(N, shares)"},
             sequential={"N": TILE},
             reads=dict.fromkeys((z, "grad_out", *_WEIGHTS), 1),
-            writes={"parts": "reduction"},
+            writes={"parts": "atomic" if atomic else "reduction"},
             flops="12*N*D*F",
         ),
         Pass(
@@ -137,19 +148,24 @@ def _passes(norm: bool, gradients: bool, with_out: bool) -> tuple[Pass, ...]:
     )
 
 
-def _temporaries(norm: bool) -> tuple[Intermediate, ...]:
-    parts = Intermediate("parts", ("shares", 3, "F", "D"), "accumulator")
+def parts_of_weights(atomic: bool) -> Intermediate:
+    """What the shares of the tokens add up to, each for itself or all together."""
+    return Intermediate("parts", (1 if atomic else "shares", 3, "F", "D"), "accumulator")
+
+
+def _temporaries(norm: bool, atomic: bool) -> tuple[Intermediate, ...]:
+    parts = parts_of_weights(atomic)
     if not norm:
         return (parts,)
     weight_parts = Intermediate("weight_parts", (_TILES, "D"), "accumulator")
     return (Intermediate("z", ("N", "D")), parts, weight_parts)
 
 
-def _declare(operation: Any, family: Family) -> None:
+def _declare(operation: Any, family: Family, atomic: bool) -> None:
     inputs = {tensor.name for tensor in operation.inputs}
     norm, gradients = "weight" in inputs, "grad_out" in inputs
     with_out = "out" in {tensor.name for tensor in operation.outputs}
-    arrays = _temporaries(norm) if gradients else ()
+    arrays = _temporaries(norm, atomic) if gradients else ()
     names = tuple(array.name for array in arrays)
     of_weights = (
         Choice("feature_warps", (4, 8), default=8, ordered=True),
@@ -157,18 +173,19 @@ def _declare(operation: Any, family: Family) -> None:
         Choice("step", (16, 32), default=32, ordered=True),
         Choice("shares", (8, 16, 33, 66, 132), default=33, ordered=True),
     )
-    rules = (*_ADMITTED, *_TOKEN_RULES, _token_bytes(gradients))
+    rules = (*_ADMITTED, *_TOKEN_RULES, _token_bytes(gradients), *(ONE_TOKEN if atomic else ()))
 
     def build(problem: Any, config: Mapping[str, Any]) -> Run:
-        return tiled(problem, config, names)
+        return tiled(problem, config, names, atomic=atomic)
 
-    build.__doc__ = f"A tile of tokens on chip, weights passing by: {family.doc}."
+    sums = ", gradients of weights by atomics" if atomic else ""
+    build.__doc__ = f"A tile of tokens on chip, weights passing by{sums}: {family.doc}."
     variant(
         operation,
-        family.name,
+        family.name + ("_atomic" if atomic else ""),
         device="cuda",
         dtypes=family.dtypes,
-        passes=_passes(norm, gradients, with_out),
+        passes=_passes(norm, gradients, with_out, atomic),
         intermediates=arrays,
         tunables=(*_TOKEN_TUNABLES, *(of_weights if gradients else ())),
         constraints=(*rules, *(_WEIGHT_RULES if gradients else ())),
@@ -178,4 +195,5 @@ def _declare(operation: Any, family: Family) -> None:
 
 for _operation in (gated_mlp, gated_mlp_backward, gated_mlp_train, norm_mlp, norm_mlp_train):
     for _family in FAMILIES:
-        _declare(_operation, _family)
+        for _atomic in forms(_operation):
+            _declare(_operation, _family, _atomic)

@@ -5,6 +5,7 @@
 #pragma once
 #include "activation.cuh"
 #include "tiled_fragments.cuh"
+#include "weight_sums.cuh"
 
 constexpr int kOwnDepth = kDepth / PARTNERS, kStepTiles = STEP / 8;
 constexpr int kTokenSize = TILE * kPitch;
@@ -105,15 +106,15 @@ __device__ __forceinline__ void take_step(const WeightTiles& tiles, int group, i
   }
 }
 
-__device__ __forceinline__ void store_part(const Args& a, i64 which, i64 first, int column, const Lane& lane, const Real (&sum)[kOwnDepth][4]) {
-  Real* part = a.parts + which * a.hidden * DIM;
+__device__ __forceinline__ void store_part(const Args& a, i64 share, i64 which, i64 first, int column, const Lane& lane, const Real (&sum)[kOwnDepth][4]) {
+  Real* part = part_of(a, share, which);
 #pragma unroll
   for (int i = 0; i < 2 * kOwnDepth; ++i) {
     const i64 feature = first + lane.g + 8 * (i % 2);
     const int d = column + i / 2 * 8 + 2 * lane.t;
     if (feature >= a.hidden) continue;
-    if (d < DIM) part[feature * DIM + d] = sum[i / 2][i % 2 * 2];
-    if (d + 1 < DIM) part[feature * DIM + d + 1] = sum[i / 2][i % 2 * 2 + 1];
+    if (d < DIM) leave(part, feature, d, sum[i / 2][i % 2 * 2]);
+    if (d + 1 < DIM) leave(part, feature, d + 1, sum[i / 2][i % 2 * 2 + 1]);
   }
 }
 
@@ -142,7 +143,7 @@ __device__ __forceinline__ void run_weights(const Args& a, unsigned char* shared
   const Lane lane;
   const int column = partner * kOwnDepth * 8;
   const i64 first = feature + 16 * group;
-  store_part(a, share * 3, first, column, lane, sums.gate);
-  store_part(a, share * 3 + 1, first, column, lane, sums.up);
-  store_part(a, share * 3 + 2, first, column, lane, sums.down);
+  store_part(a, share, 0, first, column, lane, sums.gate);
+  store_part(a, share, 1, first, column, lane, sums.up);
+  store_part(a, share, 2, first, column, lane, sums.down);
 }
