@@ -32,6 +32,7 @@ def pages() -> Mapping[str, Mapping[str, Sequence[str]]]:
         "fortran": compilers.fortran(),
         "norm-mlp-cpu": cpu.beside_torch("norm_mlp_cpu", "tokens"),
         "norm-mlp-gpu": gpu.norm_mlp_gpu(),
+        "weight-gradients-gpu": gpu.weight_gradients_gpu(),
         "block-cpu": cpu.block_cpu(),
         "block-torch-cpu": cpu.beside_torch("block_cpu", "N"),
         "block-gpu": gpu.block_gpu(),

@@ -83,11 +83,10 @@ class DeviceMemory:
         self._pool.set_limit(size=int(SHARE * free))
 
     def peak(self, call: Callable[[], Any]) -> tuple[Any, int | None]:
-        """By the growth of the pool, which gives back nothing by itself."""
-        self._pool.free_all_blocks()
-        before = self._pool.used_bytes()
-        result = call()
-        return result, max(self._pool.total_bytes() - before, 0)
+        """Of what the pool hands out and takes back, in this thread, beyond what it had given."""
+        with _watching(self._cupy) as seen:
+            result = call()
+        return result, seen.most
 
     @property
     def _pool(self) -> Any:
@@ -96,6 +95,23 @@ class DeviceMemory:
     def _array(self, value: Any) -> Array:
         array: Array = value
         return array
+
+
+def _watching(cupy: Any) -> Any:
+    """A hook of CuPy's pool that counts; its growth would tell less, which has parts of its own."""
+
+    class Watching(cupy.cuda.MemoryHook):  # type: ignore[misc]
+        name = "autotune's peak"
+        used = most = 0
+
+        def malloc_postprocess(self, **facts: int) -> None:
+            self.used += facts["mem_size"] if facts["mem_ptr"] else 0
+            self.most = max(self.most, self.used)
+
+        def free_postprocess(self, **facts: int) -> None:
+            self.used -= facts["mem_size"]
+
+    return Watching()
 
 
 class _Random:

@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -278,6 +278,23 @@ def moved(memory: Memory, offset: int) -> Memory:
     return memory
 
 
+class MemoryHook:
+    """Told of what pools hand out and take back; in all threads, and a size as it was asked for."""
+
+    at_work: ClassVar[list[MemoryHook]] = []
+
+    def __enter__(self) -> MemoryHook:
+        self.at_work.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.at_work.remove(self)
+
+    def malloc_postprocess(self, **facts: int) -> None: ...
+
+    def free_postprocess(self, **facts: int) -> None: ...
+
+
 class MemoryPool:
     """Counts; `limit` bytes, 0 for no limit."""
 
@@ -294,10 +311,14 @@ class MemoryPool:
         self.taken += 1
         self.total = max(self.total, self.used)
         weakref.finalize(memory, self._give_back, size)  # what views of it keep alive
+        for hook in MemoryHook.at_work:
+            hook.malloc_postprocess(device_id=0, size=size, mem_size=size, mem_ptr=1, pmem_id=0)
         return Memory(block)
 
     def _give_back(self, size: int) -> None:
         self.used -= size
+        for hook in MemoryHook.at_work:
+            hook.free_postprocess(device_id=0, mem_size=size, mem_ptr=1, pmem_id=0)
 
     def used_bytes(self) -> int:
         return self.used
@@ -536,6 +557,7 @@ class FakeCupy(types.ModuleType):
             "using_allocator": self._using,
             "UnownedMemory": unowned,
             "MemoryPointer": moved,
+            "MemoryHook": MemoryHook,
             "MemoryPool": MemoryPool,
         }.items():
             setattr(cuda, name, value)
