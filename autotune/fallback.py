@@ -11,7 +11,7 @@ from autotune.explain import explain_default, explain_reference
 from autotune.libraries import library_of
 from autotune.model.operation import Operation
 from autotune.model.problem import Config, Problem
-from autotune.model.space import default_config
+from autotune.model.space import default_config, too_large
 from autotune.model.traits import is_deterministic, workspace_bytes
 from autotune.model.variant import Run, Variant
 from autotune.roofline import device_rates
@@ -39,6 +39,7 @@ def choose_default(
         if config is None:
             continue
         broken = _breaks(constraints, variant, problem, config)
+        broken = broken or too_large(variant, problem, config, device)
         if broken:
             reasons.append(f"{variant.name} ({broken})")
         else:

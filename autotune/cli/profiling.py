@@ -10,7 +10,7 @@ from autotune.device import Device
 from autotune.fingerprint import fingerprint, toolchain
 from autotune.model import Candidate, Problem
 from autotune.model.traits import predict
-from autotune.profile import Profile, profile
+from autotune.profile import Profile, needs_counters, profile
 from autotune.registry import registry
 from autotune.report.profile import profile_blocks, profile_document
 from autotune.store import device_row, open_tuning_db
@@ -21,6 +21,7 @@ def run(
     problem: Problem, device: Device, name: str | None, *, plugin_files: Sequence[str] = ()
 ) -> Answer:
     """Count one call of a candidate; the variant's best known config, or its default."""
+    needs_counters(device)
     candidate = (
         served_candidate(problem, device)
         if name is None

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.model.expression import evaluate, expression
 from autotune.model.problem import Config, Problem, Value
-from autotune.model.traits import values
+from autotune.model.traits import values, workspace_bytes
 from autotune.model.tunable import Machine, Tunable
 from autotune.model.variant import Variant
 
@@ -76,7 +76,22 @@ def inadmissible(
     for tunable in variant.tunables:
         if config[tunable.name] not in tunable.values(machine):
             return f"{tunable.name}={config[tunable.name]} is not available here"
-    return violated(variant, problem, config, machine)
+    return violated(variant, problem, config, machine) or too_large(
+        variant, problem, config, machine
+    )
+
+
+def too_large(
+    variant: Variant, problem: Problem, config: Mapping[str, Any], machine: Machine
+) -> str | None:
+    """Why a config cannot fit the memory of a device that tells how much it has, or None."""
+    memory = machine.limits.get("device_memory")
+    arrays = (*problem.operation.inputs, *problem.operation.fresh_outputs)
+    needed = sum(problem.nbytes(each.dims, each.dtype) for each in arrays)
+    needed += workspace_bytes(variant, problem, config)
+    if memory is None or needed <= memory:
+        return None
+    return f"needs {needed} bytes at this size (the device has {memory})"
 
 
 def default_config(variant: Variant, problem: Problem, machine: Machine) -> Config | None:

@@ -28,8 +28,7 @@ def profile(
     Clocks are left as they are. Raises ProfileError, in one sentence, when counters cannot be
     read here.
     """
-    if device.kind != "cuda":
-        raise ProfileError(f"counters are read of GPUs; {device.identity} is a {device.kind}.")
+    needs_counters(device)
     job = {
         "device": device.address,
         "problem": problem.key.text,
@@ -58,6 +57,12 @@ def profile(
         ) from None
     _complain(ended)
     return read_counters(ended.stdout)
+
+
+def needs_counters(device: Device) -> None:
+    """Raise ProfileError, in one sentence, unless the device is one that has counters."""
+    if device.kind != "cuda":
+        raise ProfileError(f"counters are read of GPUs; {device.identity} is a {device.kind}.")
 
 
 def _nsight_compute() -> str:

@@ -46,7 +46,7 @@ class _Search:
         """
         obstacle = self.obstacle(choice, exact=exact)
         if obstacle is None and policy is not None:
-            obstacle = self._outdone(choice, policy)
+            obstacle = self._outdone(choice, policy, exact=exact)
         if obstacle is not None:
             key = (obstacle.variant, obstacle.config, obstacle.reason)
             self.skipped.setdefault(key, obstacle)
@@ -68,14 +68,19 @@ class _Search:
         reason = self.admits(choice.variant, choice.config)
         return self._because(choice, "inadmissible", reason) if reason else None
 
-    def _outdone(self, choice: Choice, policy: Policy) -> Skipped | None:
-        edited = (c for c in policy.variants if self._edited(c))
+    def _outdone(self, choice: Choice, policy: Policy, *, exact: bool) -> Skipped | None:
+        edited = (c for c in policy.variants if self._edited(c) and self._wanted(c, exact=exact))
         better = min(edited, key=lambda other: other.seconds, default=choice)
         faster = choice.seconds / better.seconds
         if faster <= OUTDONE:
             return None
         reason = f"{better.variant}, whose source changed, was {faster:.3g} times as fast"
         return self._because(choice, "stale", reason)
+
+    def _wanted(self, choice: Choice, *, exact: bool) -> bool:
+        """Whether its variant could answer, in whatever config it has now."""
+        broken = _broken(choice, self.request.constraints, exact=exact)
+        return broken is None and self.admits(choice.variant, ()) is None
 
     def _edited(self, choice: Choice) -> bool:
         return self.fingerprints(choice.variant) not in (None, choice.fingerprint)

@@ -131,10 +131,24 @@ def test_db5_what_is_left_of_a_policy_does_not_serve_if_it_was_far_slower(exact:
     at_all_sizes = Snapshot((exact, policy_of(problem_of(1024), {"fused": 1e-3, "plain": 9e-3})))
     found = answer(at_all_sizes, request_of(problem_of(700)), fingerprints=edited("fused"))
     assert (found.origin, found.variant) == ("interpolated", "separate")
-    pin = PinRow("attention", None, DEVICE, "plain")
-    found = answer(Snapshot((exact,), (pin,)), fingerprints=edited("fused", "separate"))
+    pinned = Snapshot((exact,), (PinRow("attention", None, DEVICE, "plain"),))
+    found = answer(pinned, fingerprints=edited("fused", "separate"))
     assert (found.origin, found.variant) == ("pinned", "plain")
     assert answer(Snapshot((exact,)), fingerprints=missing("fused", "separate")).variant == "plain"
+
+
+def test_db5_what_could_not_have_answered_anyway_outdoes_nobody() -> None:
+    fast = choice_of("atomic", 1e-3, deterministic=False, workspace_bytes=1 << 20)
+    slow = choice_of("quiet", 3e-3)
+    snapshot = Snapshot((policy_of(problem_of(512), ranking=(fast, slow), variants=(fast, slow)),))
+    changed = edited("atomic")
+    for wish in ({"deterministic": True}, {"max_workspace": 0}):
+        found = answer(snapshot, request_of(**wish), fingerprints=changed)
+        assert (found.origin, found.variant) == ("tuned", "quiet")
+    assert answer(snapshot, fingerprints=changed).origin is None
+    refused = {"atomic": "needs another device"}
+    found = answer(snapshot, fingerprints=changed, admits=lambda name, _: refused.get(name))
+    assert found.variant == "quiet"
 
 
 def test_db4_a_changed_toolchain_is_served_and_named(exact: Policy) -> None:

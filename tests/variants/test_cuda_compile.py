@@ -31,7 +31,7 @@ def _job(variant: Variant, dtype: str, shape: Any, gpu: Gpu, number: int) -> Job
     operation = variant.operation.name
     problem = problem_of(operation, shape, dtype, causal=bool(number % 2))
     config = next(spread(variant, problem, gpu, 1, number), None)
-    return config and (variant, problem, config, gpu)
+    return None if config is None else (variant, problem, config, gpu)
 
 
 def _one_of(family: str, dtype: str, gpu: Gpu) -> Job | None:

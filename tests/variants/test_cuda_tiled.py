@@ -13,7 +13,7 @@ from cuda_samples import GPUS, H200, RTX, cuda_variants, problem_of, spread
 from autotune.cuda import CudaSource
 from autotune.errors import ShapeError
 from autotune.model import Config, Variant, is_deterministic, predict
-from autotune.model.space import default_config, size, violated, why_not
+from autotune.model.space import default_config, inadmissible, size, violated, why_not
 from autotune_variants.attention.cuda.arguments import ARGUMENTS, arguments, bind
 
 FAMILIES = ("cuda_dmma", "cuda_tf32x3", "cuda_mma", "cuda_simt", "cuda_wgmma", "cuda_split_half")
@@ -293,3 +293,18 @@ def test_the_other_alignment_is_planned_when_it_comes() -> None:
 def test_spread_finds_different_configs() -> None:
     problem = problem_of("attention_train", (2, 1, 4096, 64), "float64")
     assert len(set(spread(_train("cuda_dmma"), problem, H200, 5, 0))) == 5
+
+
+def test_stored_weights_larger_than_the_memory_do_not_serve() -> None:
+    variant = _train("cuda_dmma_atomic_stored")
+    for n, fits in ((16_384, True), (131_072, False)):
+        problem = problem_of("attention_train", (2, 1, n, 64), "float64")
+        config = default_config(variant, problem, H200)
+        assert config is not None
+        why = inadmissible(variant, problem, config, H200)
+        assert (why is None) == fits
+        assert fits or "bytes at this size (the device has" in str(why)
+        recomputed = _train("cuda_dmma_atomic")
+        config = default_config(recomputed, problem, H200)
+        assert config is not None
+        assert inadmissible(recomputed, problem, config, H200) is None
