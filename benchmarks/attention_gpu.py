@@ -12,16 +12,19 @@ only). Without --tune the policies at hand serve: the shipped ones, or this mach
 from __future__ import annotations
 
 import argparse
+import math
 from typing import Any
 
 import torch
-from common import median_interval, ratio_interval
+from common import median_interval, ratio_interval, served
 from gpu_clock import PER_GRAPH, Clock, Run, captured, keep
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import autotune
 from autotune import dispatch, tune
 
+JUDGED = 1 << 29
+"""Weights up to which errors are computed: in float64 they take 4 GiB, several times."""
 SMALL = 1024
 LONG = 4
 """Flushes before a sample above SMALL."""
@@ -43,7 +46,7 @@ def torch_runs(dtype: str, tensors: tuple[torch.Tensor, ...], causal: bool) -> d
     def run(backend: str) -> Any:
         with sdpa_kernel(getattr(SDPBackend, backend)):
             out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-        return torch.autograd.grad(out, (q, k, v), grad)
+        return out.detach(), *torch.autograd.grad(out, (q, k, v), grad)
 
     found: dict[str, Run] = {}
     for backend in BACKENDS[dtype]:
@@ -54,6 +57,18 @@ def torch_runs(dtype: str, tensors: tuple[torch.Tensor, ...], causal: bool) -> d
             continue
         found[backend] = lambda backend=backend: run(backend)
     return found
+
+
+def errors(runs: dict[str, Run], tensors: tuple[torch.Tensor, ...]) -> dict[str, list[float]]:
+    """Largest errors of out and gradients over the largest magnitude, by a float64 computation."""
+    exact = torch_runs("float64", tuple(each.double() for each in tensors), causal=False)["MATH"]()
+    return {
+        name: [
+            float((one.double() - right).abs().max() / right.abs().max())
+            for one, right in zip(run(), exact, strict=True)
+        ]
+        for name, run in runs.items()
+    }
 
 
 def compare(
@@ -69,6 +84,8 @@ def compare(
     tensors = tuple(torch.randn(shape, device="cuda", dtype=kind) for _ in range(4))
     runs: dict[str, Run] = {"ours": lambda: kernel(*tensors)}
     runs |= torch_runs(dtype, tensors, causal=False)
+    judged = mode == "cold" and math.prod(shape[:3]) * shape[2] <= JUDGED
+    found = errors(runs, tensors) if judged else None
     if mode == "graph":
         runs = {name: captured(run) for name, run in runs.items()}
     flushes = 1 if shape[2] <= SMALL else LONG
@@ -92,9 +109,8 @@ def compare(
         "low": low,
         "high": high,
         "teraflops": 14 * b * h * n * n * d / (medians["ours"] / repeats) / 1e12,
-        "variant": kernel.variant,
-        "config": dict(kernel.config),
-        "origin": kernel.origin,
+        **served(kernel),
+        "errors": found,
         "samples": {name: times for name, times in samples.items() if name in ("ours", best)},
     }
     print(

@@ -89,6 +89,29 @@ def ratio_interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[floa
     return median_interval([a / b for a, b in zip(ours, theirs, strict=True)])
 
 
+def served(kernel: Any) -> dict[str, Any]:
+    """What a kernel of `dispatch` is, with the fingerprint of its source."""
+    from autotune.fingerprint import fingerprint
+    from autotune.registry import registry
+
+    return {
+        "variant": kernel.variant,
+        "config": dict(kernel.config),
+        "origin": kernel.origin,
+        "source": fingerprint(registry.variant(kernel.operation, kernel.variant)),
+    }
+
+
+def gpu_facts() -> dict[str, Any]:
+    """The GPU that is measured, its driver, and the versions that were loaded for it."""
+    from autotune.device import find_device
+    from autotune.fingerprint import toolchain
+
+    gpu = find_device("cuda")
+    facts = {"gpu": gpu.identity, "gpu_label": gpu.label, "driver": gpu.facts.get("driver")}
+    return {**facts, "toolchain": toolchain("cuda")}
+
+
 def write(name: str, rows: Sequence[Mapping[str, Any]], **extra: Any) -> Path:
     """Write rows and circumstances to results/NAME.json and say where."""
     folder = Path(os.environ.get("OUT") or RESULTS)

@@ -14,7 +14,7 @@ import argparse
 from typing import Any
 
 import torch
-from common import median_interval, ratio_interval
+from common import median_interval, ratio_interval, served
 from gpu_clock import PER_GRAPH, Clock, Run, captured, keep
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -82,9 +82,7 @@ def compare(clock: Clock, dtype: str, dims: dict[str, int], mode: str, options: 
         "high": high,
         "ours_terabytes": moved / medians["ours"] / 1e12,
         "torch_terabytes": moved / medians[best] / 1e12,
-        "variant": kernel.variant,
-        "config": dict(kernel.config),
-        "origin": kernel.origin,
+        **served(kernel),
         "samples": {name: times for name, times in samples.items() if name in ("ours", best)},
     }
     print(

@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from common import write
-
-from autotune.device import find_device
+from common import gpu_facts, write
 
 FLUSH_BYTES = 256 << 20
 PER_GRAPH = 10
@@ -74,13 +72,5 @@ def captured(run: Run) -> Run:
 
 def keep(name: str, rows: list[dict[str, Any]]) -> None:
     """Write the rows so far."""
-    gpu = find_device("cuda")
-    write(
-        name,
-        rows,
-        packages=("torch", "cupy"),
-        gpu=gpu.identity,
-        gpu_label=gpu.label,
-        driver=gpu.facts.get("driver"),
-        torch_cuda=torch.version.cuda,
-    )
+    packages = ("torch", "cupy")
+    write(name, rows, packages=packages, **gpu_facts(), torch_cuda=torch.version.cuda)

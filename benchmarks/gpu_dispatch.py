@@ -14,13 +14,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from common import median_interval, write
+from common import gpu_facts, median_interval, write
 
 import autotune
 from autotune import dispatch, operation, variant
 from autotune.cuda import CudaSource, pointer
 from autotune.cuda.streams import capturing
-from autotune.device import find_device
 from autotune.model import Pass
 from autotune.model.space import default_config
 from autotune.registry import registry
@@ -155,7 +154,6 @@ def torch_calls(torch: Any, n: int) -> dict[str, Callable[[], Any]]:
 
 
 def main() -> None:
-    device = find_device("cuda")
     cupy = import_module("cupy")
     groups = [launches(cupy), attention_calls(cupy, "float32", 512, "cuda_stored")]
     groups.append(attention_calls(cupy, "float64", 512, "cuda_dmma"))
@@ -186,9 +184,7 @@ def main() -> None:
                 f"{middle / bare:5.2f} x bare, {(middle - bare) * 1e6:+6.2f} us",
                 flush=True,
             )
-    write(
-        "gpu_dispatch", rows, packages=("cupy", "torch"), gpu=device.label, identity=device.identity
-    )
+    write("gpu_dispatch", rows, packages=("cupy", "torch"), **gpu_facts())
 
 
 if __name__ == "__main__":

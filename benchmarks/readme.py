@@ -152,7 +152,8 @@ def gpu_dispatch() -> list[str]:
         *("dispatch(scale, x)(x)", "torch: torch.mul(x, 2, out=y)"),
     )
     rows = {row["what"].strip(): row for row in document["rows"]}
-    lines = [f"Host time of one launch on an {document['gpu']} ({where(document)};"]
+    label = document.get("gpu_label", document["gpu"])
+    lines = [f"Host time of one launch on an {label} ({where(document)};"]
     lines += ["`benchmarks/results/gpu_dispatch.json`):", "", "| what | median |", "|---|---|"]
     lines += [f"| {what} | {rows[what]['median_us']:.2f} us |" for what in wanted if what in rows]
     return [*lines, ""]

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from common import median_interval, ratio_interval, write
+from common import gpu_facts, median_interval, ratio_interval, write
 
 from autotune.device import Device, find_device
+from autotune.fingerprint import fingerprint
 from autotune.model import Problem
 from autotune.model.space import default_config, inadmissible, why_not
 from autotune.plugins import load_plugins
@@ -83,6 +84,7 @@ def row(worker: GpuWorker, device: Device, problem: Problem, seconds: float) -> 
             "over_separate": ratio_interval(times[label], naive) if naive else None,
             "variant": name,
             "config": config,
+            "source": fingerprint(registry.variant("attention_train", name)),
         }
     ratios = {
         level: ratio_interval(times[f"v4, {level}"], times[f"v3, {level}"])
@@ -111,7 +113,7 @@ def main() -> None:
         for n in options.sizes:
             problem = Problem.of(operation, {"B": 2, "H": 1, "N": n, "D": 64}, options.dtype)
             rows.append(row(worker, gpu, problem, options.seconds))
-            write(options.name, rows, packages=("cupy",), gpu=gpu.identity, gpu_label=gpu.label)
+            write(options.name, rows, packages=("cupy",), **gpu_facts())
 
 
 if __name__ == "__main__":

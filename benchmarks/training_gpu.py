@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from common import served
 from gpu_clock import PER_GRAPH, Clock, Run, captured
 from torch_models import times
 
@@ -86,8 +87,7 @@ def beside(
     samples = clock.interleaved({"ours": lambda: kernel(*arrays), **theirs}, options.rounds)
     row = {
         **dims,
-        **{"dtype": dtype, **times(samples), "variant": kernel.variant},
-        **{"config": dict(kernel.config), "origin": kernel.origin},
+        **{"dtype": dtype, **times(samples), **served(kernel)},
     }
     if options.graphs:
         replayed = clock.interleaved({"ours": captured(lambda: kernel(*arrays))}, options.rounds)

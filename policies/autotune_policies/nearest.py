@@ -19,10 +19,14 @@ class Near:
 
 
 def nearest(snapshot: Snapshot, request: Request, limit: int = 3) -> tuple[Near, ...]:
-    """The policies of the operation that differ in the fewest fields, then least in size."""
+    """The policies of the operation that differ in the fewest fields, then least in size.
+
+    Those of another kind of device are not near: no variant that won there runs here.
+    """
     ranked = []
     for policy in snapshot.policies:
-        if policy.problem.operation == request.problem.operation:
+        same = policy.problem.operation == request.problem.operation
+        if same and _kind(policy.device) == _kind(request.device):
             near = Near(policy, _differs(policy, request))
             other_than_dims = sum(not text.startswith("dim ") for text in near.differs)
             ranked.append((other_than_dims, _distance(policy, request), policy.problem.text, near))
@@ -44,6 +48,11 @@ def _differs(policy: Policy, request: Request) -> tuple[str, ...]:
         ("mode", policy.mode, request.mode),
     ]
     return tuple(f"{name}: {a} -> {b}" for name, a, b in pairs if repr(a) != repr(b))
+
+
+def _kind(device: str) -> str:
+    """What an identity begins with: cpu, cuda."""
+    return device.partition("-")[0].partition(":")[0]
 
 
 def _distance(policy: Policy, request: Request) -> float:

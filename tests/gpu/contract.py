@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -146,9 +147,12 @@ def candidates(
     """The variants on CUDA whose names start with one of the prefixes, on the cases of their dims.
 
     Each case takes the next dtype of its variant. With `share` n every variant takes each n-th
-    case only, its neighbour those in between.
+    case only, its neighbour those in between. AUTOTUNE_TEST_ALL in the environment has every
+    variant take every case in every dtype.
     """
     load_plugins()
+    everything = bool(os.environ.get("AUTOTUNE_TEST_ALL"))
+    share = 1 if everything else share
     for operation in registry.operations():
         needed = {*operation.dims} - {*operation.defaults}
         own = tuple(case for case in cases if needed <= {*dict(case.dims)} <= {*operation.dims})
@@ -157,8 +161,9 @@ def candidates(
         for place, variant in enumerate(wanted):
             dtypes = variant.dtypes or operation.dtypes
             for number, case in enumerate(own[place % share :: share]):
-                dtype = dtypes[(number + place) % len(dtypes)]
-                yield Candidate(operation.name, variant.name, dtype, case, seed)
+                turn = (number + place) % len(dtypes)
+                for dtype in dtypes if everything else dtypes[turn : turn + 1]:
+                    yield Candidate(operation.name, variant.name, dtype, case, seed)
 
 
 def large_magnitudes(prefixes: tuple[str, ...]) -> list[Candidate]:

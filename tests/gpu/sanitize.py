@@ -45,9 +45,12 @@ def run_variants(prefixes: tuple[str, ...]) -> int:
     cases = (
         Case.of((1, 2, 1, 70, 91, 24), causal=True),
         Case.of((1, 1, 1, 65, 65, 64)),
+        Case.of((1, 2, 1, 300, 700, 64), causal=True),  # every place of a ring is filled again
         Case((("B", 1), ("H", 4), ("Hkv", 2), ("N", 203), ("D", 24))),
         Case((("B", 2), ("H", 1), ("Hkv", 1), ("N", 130), ("D", 64))),
         Case((("N", 70), ("D", 64))),
+        Case((("N", 70), ("D", 24), ("F", 40)), residual=True),
+        Case((("N", 130), ("D", 64), ("F", 72))),
         Case((("B", 2), ("Hkv", 3), ("N", 5), ("D", 7))),
     )
     for candidate in candidates(cases, prefixes):

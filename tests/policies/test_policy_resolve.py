@@ -270,3 +270,5 @@ def test_a_miss_names_the_nearest_entries_and_what_differs(exact: Policy) -> Non
         ("dim N: 4096 -> 600",),
         ("dim N: 512 -> 600", "dtype: float64 -> float32"),
     ]
+    elsewhere = policy_of(problem_of(600), device="cuda-sm90")
+    assert nearest(Snapshot((elsewhere,)), request_of(problem_of(600))) == ()
