@@ -14,6 +14,7 @@ from autotune.model.problem import Config, Problem
 from autotune.model.space import default_config, too_large
 from autotune.model.traits import is_deterministic, workspace_bytes
 from autotune.model.variant import Run, Variant
+from autotune.rejected import Rejects
 from autotune.roofline import device_rates
 from autotune_policies import Constraints, Resolution, closest
 
@@ -24,10 +25,12 @@ def choose_default(
     constraints: Constraints,
     *,
     admitted: Mapping[str, Variant],
+    rejects: Rejects,
     resolution: Resolution,
 ) -> tuple[Variant, Config, str, str]:
     """Variant, config, origin and explanation of an answer that rests on no measurement.
 
+    What the gate has rejected before is no answer, however fast it is said to be.
     Raises ConstraintError when constraints are given and nothing meets them; the reference
     implementation answers only a request without constraints.
     """
@@ -40,6 +43,7 @@ def choose_default(
             continue
         broken = _breaks(constraints, variant, problem, config)
         broken = broken or too_large(variant, problem, config, device)
+        broken = broken or rejects(variant, config)
         if broken:
             reasons.append(f"{variant.name} ({broken})")
         else:

@@ -11,6 +11,7 @@ from autotune.model.space import default_config, inadmissible
 from autotune.model.traits import is_deterministic, workspace_bytes
 from autotune.model.variant import Variant
 from autotune.registry import registry
+from autotune.rejected import Rejects
 from autotune_policies import Request, Resolution, Snapshot, resolve
 
 
@@ -20,6 +21,7 @@ def resolve_policies(
     device: Any,
     wish: Wish,
     admitted: Mapping[str, Variant],
+    rejects: Rejects,
 ) -> Resolution:
     """What the policies say about a problem, of the variants that are admitted here."""
     from autotune.fingerprint import fingerprint, toolchain
@@ -35,7 +37,7 @@ def resolve_policies(
         needed = workspace_bytes(variant, problem, given) if limit is not None else 0
         if limit is not None and needed > limit:
             return f"it needs {needed} bytes of workspace at this size"
-        return inadmissible(variant, problem, given, device)
+        return inadmissible(variant, problem, given, device) or rejects(variant, given)
 
     registered = {variant.name: variant for variant in registry.variants(problem.operation)}
 

@@ -24,6 +24,7 @@ from autotune.modes import require_mode
 from autotune.on_miss import may_tune, tune_now
 from autotune.plugins import load_plugins
 from autotune.registry import registry
+from autotune.rejected import Rejected
 from autotune.resolution import resolve_policies
 from autotune.settings import settings
 from autotune.store import generation, load_snapshot
@@ -151,7 +152,8 @@ class Server:
         """Choose: pinned, tuned, interpolated, family; then tune, predict or fall back."""
         require_mode(wish.mode, device.kind)
         admitted = self._admitted(problem, device)
-        resolution = resolve_policies(self._snapshot, problem, device, wish, admitted)
+        rejects = Rejected(problem, device.identity)
+        resolution = resolve_policies(self._snapshot, problem, device, wish, admitted, rejects)
         applies = resolution.applies(wish.mode)
         if wish.strict and not applies:
             raise NoPolicyError(
@@ -173,7 +175,12 @@ class Server:
                 lambda: miss_message(problem, device, resolution, self._snapshot, mode=wish.mode),
             )
             variant, chosen, origin, text = choose_default(
-                problem, device, wish.constraints, admitted=admitted, resolution=resolution
+                problem,
+                device,
+                wish.constraints,
+                admitted=admitted,
+                rejects=rejects,
+                resolution=resolution,
             )
             served = Served(variant, chosen, origin, text, problem, device)
         self._note(served.origin)

@@ -16,7 +16,8 @@ from autotune_tuning_db.files import spare_name
 
 if TYPE_CHECKING:
     from autotune.device import Device
-    from autotune_tuning_db import CeilingsRow, DeviceRow, Store
+    from autotune_tuning_db import CeilingsRow, DeviceRow, ProblemKey, Store
+    from autotune_tuning_db.rejections import Rejection
 
 log = logging.getLogger("autotune")
 
@@ -131,6 +132,15 @@ def kept_ceilings(identity: str) -> CeilingsRow | None:
         return _shared_reader().ceilings(identity) if settings().database.exists() else None
     except Exception:
         return None
+
+
+def stored_rejections(problem: ProblemKey, device: str) -> frozenset[Rejection]:
+    """What the gate has rejected of a problem on a device; nothing without a usable store."""
+    try:
+        there = settings().database.exists()
+        return _shared_reader().rejections(problem, device) if there else frozenset()
+    except Exception:
+        return frozenset()
 
 
 def _shared_reader() -> Store:

@@ -16,8 +16,13 @@ from autotune.errors import (
     UnknownNameError,
     UserError,
 )
-from autotune.serving import server
+from autotune.fingerprint import fingerprint
+from autotune.model import Problem
+from autotune.registry import registry
+from autotune.serving import refresh, server
 from autotune.settings import settings
+from autotune.store import open_tuning_db
+from autotune_tuning_db import TrialRow
 
 
 def test_nothing_tuned_serves_a_predicted_default_and_says_so_once(bench, caplog) -> None:
@@ -213,3 +218,76 @@ def test_arrays_and_dims_do_not_go_together(bench) -> None:
         dispatch(bench.operation, *bench.arrays(), dims={"M": 3, "N": 8})
     with pytest.raises(ShapeError, match="got a list among them"):
         dispatch(bench.operation, bench.arrays()[0], [1.0])
+
+
+TIMES = {"samples": (1e-6,), "median": 1e-6, "low": 1e-6, "high": 1e-6}
+
+
+def tried(bench, variant: str, status: str, shape: tuple[int, int] = (3, 8), **config: int) -> None:
+    """A trial as a campaign keeps it."""
+    problem = Problem.of(bench.operation, shape, "float32")
+    with open_tuning_db() as store:
+        campaign = store.start_campaign(bench.device.identity, {})
+        store.add_trial(
+            TrialRow(
+                campaign=campaign,
+                problem=problem.key,
+                device=bench.device.identity,
+                mode="cold",
+                stage="search",
+                variant=variant,
+                fingerprint=fingerprint(registry.variant(bench.operation, variant)),
+                config=config,
+                status=status,
+                toolchain={},
+                circumstances={},
+                **(TIMES if status == "ok" else {}),
+                started="2026-01-01T00:00:00+00:00",
+            )
+        )
+
+
+def test_what_the_gate_has_rejected_is_no_prediction(bench) -> None:
+    predicted = dispatch(bench.operation, (3, 8)).variant
+    config = {"order": 1} if predicted == "plain" else {}
+    tried(bench, predicted, "wrong", **config)
+    refresh()
+    other = dispatch(bench.operation, (3, 8))
+    assert other.variant != predicted
+    assert dispatch(bench.operation, (5, 99)).variant != predicted, "it was never right anywhere"
+    tried(bench, predicted, "ok", (7, 7), **config)
+    refresh()
+    assert dispatch(bench.operation, (5, 99)).variant == predicted
+    assert dispatch(bench.operation, (3, 8)).variant != predicted, "on this problem it was wrong"
+    tried(bench, predicted, "ok", **config)
+    refresh()
+    assert dispatch(bench.operation, (3, 8)).variant == predicted
+
+
+def test_where_all_were_rejected_the_reference_serves_and_constraints_are_refused(bench) -> None:
+    for name in ("plain", "roomy", "breaks"):
+        tried(bench, name, "crashed", (16, 16), **({"order": 1} if name == "plain" else {}))
+    kernel = dispatch(bench.operation, (3, 8))
+    assert kernel.origin == "reference"
+    x, y = bench.arrays()
+    np.testing.assert_allclose(kernel(x, y), 8 * (x + y), rtol=1e-6)
+    with pytest.raises(ConstraintError, match="nothing but wrong results here, or crashed"):
+        dispatch(bench.operation, (3, 8), deterministic=True)
+
+
+def test_a_neighbour_s_winner_that_was_wrong_here_is_passed_over(bench) -> None:
+    bench.keep((3, 512), {"plain": 1e-6, "roomy": 2e-6})
+    assert dispatch(bench.operation, (3, 500)).variant == "plain"
+    tried(bench, "plain", "wrong", (3, 500), order=2)
+    tried(bench, "plain", "ok", (3, 512), order=2)
+    refresh()
+    assert dispatch(bench.operation, (3, 500)).variant == "roomy"
+    assert dispatch(bench.operation, (3, 501)).variant == "plain"
+
+
+def test_an_edited_source_has_no_record(bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    predicted = dispatch(bench.operation, (3, 8)).variant
+    tried(bench, predicted, "wrong", **({"order": 1} if predicted == "plain" else {}))
+    monkeypatch.setattr("autotune.fingerprint.fingerprint", lambda variant: "edited")
+    refresh()
+    assert dispatch(bench.operation, (3, 8)).variant == predicted

@@ -20,6 +20,7 @@ from autotune_tuning_db.errors import StoreWarning, store_error, translated
 from autotune_tuning_db.exchange import ImportReport, PolicyCheck
 from autotune_tuning_db.files import copy_database, resolved, sync_log
 from autotune_tuning_db.keys import ProblemKey
+from autotune_tuning_db.rejections import Rejection, rejections
 from autotune_tuning_db.rows import (
     CampaignRow,
     CeilingsRow,
@@ -142,6 +143,10 @@ class Store:
             "campaign": campaign,
         }
         return self._read(lambda db, bad: queries.trials(db, where, fingerprints, bad))
+
+    def rejections(self, problem: ProblemKey, device: str) -> frozenset[Rejection]:
+        """What the gate has rejected of a problem's candidates; see `rejections.rejections`."""
+        return self._read(lambda db, _: rejections(db, problem, device))
 
     # Policies and pins
 
