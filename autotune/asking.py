@@ -43,6 +43,9 @@ class Wish:
                 isinstance(limit, bool) or not isinstance(limit, int | float)
             ):
                 raise UserError(f"{name} is a number, got {limit!r}.")
+        for name in ("deterministic", "strict", "tune_on_miss"):
+            if not isinstance(options.get(name, False), bool | int):
+                raise UserError(f"{name} is True or False, got {options[name]!r}.")
         constraints = Constraints(
             deterministic=bool(options.get("deterministic", False)),
             max_workspace=options.get("max_workspace"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from autotune.model.variant import Run, Variant
 from autotune.rejected import Rejects
 from autotune.roofline import device_rates
 from autotune_policies import Constraints, Resolution, closest
+
+_CLOSEST = 3
 
 
 def choose_default(
@@ -35,17 +38,20 @@ def choose_default(
     implementation answers only a request without constraints.
     """
     options: list[tuple[float, Variant, Config]] = []
-    reasons = [f"{item.variant} ({item.reason})" for item in closest(resolution)]
+    near = [
+        (item.excess, item.variant, item.reason)
+        for item in closest(resolution, limit=len(admitted))
+        if item.obstacle == "constraint"
+    ]
     rates = device_rates(device)
     for variant in admitted.values():
         config = default_config(variant, problem, device)
         if config is None:
             continue
-        broken = _breaks(constraints, variant, problem, config)
-        broken = broken or too_large(variant, problem, config, device)
-        broken = broken or rejects(variant, config)
-        if broken:
-            reasons.append(f"{variant.name} ({broken})")
+        reason = too_large(variant, problem, config, device) or rejects(variant, config)
+        broken = (math.inf, reason) if reason else _breaks(constraints, variant, problem, config)
+        if broken is not None:
+            near.append((broken[0], variant.name, broken[1]))
         else:
             options.append((estimate_seconds(variant, problem, config, rates), variant, config))
     if options:
@@ -53,23 +59,32 @@ def choose_default(
         text = explain_default(problem, device, variant, seconds, len(options))
         return variant, config, "predicted", text
     if constraints != Constraints():
-        near = "; ".join(dict.fromkeys(reasons[:3])) or "no variant is available here"
         raise ConstraintError(
-            f"nothing for {problem} meets {constraint_text(constraints)}; closest: {near}."
+            f"nothing for {problem} meets {constraint_text(constraints)}; closest: {_told(near)}."
         )
     text = explain_reference(problem, device)
     return reference_variant(problem.operation), Config(), "reference", text
 
 
-def _breaks(wanted: Constraints, variant: Variant, problem: Problem, config: Config) -> str | None:
-    """Which constraint an unmeasured candidate breaks, or None."""
+def _told(near: list[tuple[float, str, str]]) -> str:
+    """The closest few in words: by what factor each is off, its variant, and why; each once."""
+    best = {variant: reason for _, variant, reason in sorted(near, reverse=True)}
+    ranked = sorted((excess, variant) for excess, variant, _ in near)
+    names = list(dict.fromkeys(variant for _, variant in ranked))[:_CLOSEST]
+    return "; ".join(f"{name} ({best[name]})" for name in names) or "no variant is available here"
+
+
+def _breaks(
+    wanted: Constraints, variant: Variant, problem: Problem, config: Config
+) -> tuple[float, str] | None:
+    """By what factor, and how, an unmeasured candidate breaks a constraint; or None."""
     if wanted.deterministic and not is_deterministic(variant):
-        return "it is not deterministic"
-    needed = workspace_bytes(variant, problem, config)
-    if wanted.max_workspace is not None and needed > wanted.max_workspace:
-        return f"it needs {needed} bytes of workspace"
+        return math.inf, "it is not deterministic"
+    needed, limit = workspace_bytes(variant, problem, config), wanted.max_workspace
+    if limit is not None and needed > limit:
+        return needed / max(limit, 1), f"it needs {needed} bytes of workspace"
     if wanted.max_error is not None:
-        return "its error is not measured; tune the problem first"
+        return math.inf, "its error is not measured; tune the problem first"
     return None
 
 

@@ -31,6 +31,11 @@ def pin(
     config is served. Raises UserError for a variant, tunable or value that cannot be served.
     """
     chosen = registry.variant(operation, variant)
+    if chosen.device != device.kind:
+        raise ConstraintError(
+            f"{chosen.name} runs on {chosen.device}, and {device.identity} is a {device.kind}; "
+            f"name another variant, or the device with --device."
+        )
     config = _completed(chosen, device, given) if given else None
     if problem is not None:
         reason = why_not(chosen, problem, device.kind, device.limits)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
-from autotune.errors import DeclarationError, UnknownNameError
+from autotune.errors import DeclarationError, UnknownNameError, UserError
 from autotune.model.operation import Operation, Tensor, parse_tensors
 from autotune.model.problem import Config, Problem
 from autotune.model.tunable import Tunable
@@ -55,6 +55,8 @@ class Registry:
         """The operation of that name; UnknownNameError with the nearest spelling."""
         if isinstance(name, Operation):
             return name
+        if not isinstance(name, str):
+            raise UserError(f"an operation goes by its name or as it was declared, got {name!r}.")
         try:
             return self._operations[name]
         except KeyError:

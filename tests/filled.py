@@ -47,7 +47,14 @@ def keep(problem: Problem, *choices: Choice, device: str = "", **changes: Any) -
     return policy
 
 
-def lose(problem: Problem, variant: str, status: str, reason: str) -> None:
+def measured(problem: Problem, choice: Choice) -> None:
+    """Put the trial of a choice into the store."""
+    times = {"median": choice.seconds, "low": choice.low, "high": choice.high}
+    config = dict(choice.config)
+    lose(problem, choice.variant, "ok", "", config=config, samples=(choice.seconds,), **times)
+
+
+def lose(problem: Problem, variant: str, status: str, reason: str, **changes: Any) -> None:
     """Put a trial that failed into the store."""
     registered = registry.variant("toy_scale", variant)
     with open_tuning_db() as store:
@@ -61,12 +68,12 @@ def lose(problem: Problem, variant: str, status: str, reason: str) -> None:
                 stage="search",
                 variant=variant,
                 fingerprint=fingerprint(registered),
-                config={},
                 status=status,
                 started=utc_now(),
                 reason=reason,
                 toolchain={},
                 circumstances={},
+                **({"config": {}} | changes),
             )
         )
 

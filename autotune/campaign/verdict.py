@@ -14,12 +14,15 @@ from autotune_policies import Choice, Policy, Race, Rules, Subject, build_policy
 from autotune_tuning_db import utc_now
 
 
-def leaders(choices: Sequence[Choice], settings: Settings) -> list[Choice]:
+def leaders(
+    choices: Sequence[Choice], settings: Settings, champion: Choice | None = None
+) -> list[Choice]:
     """Who may be the fastest: the best of each variant first, then other configs.
 
     A candidate counts while the lower end of its interval is within reach of the upper end of
     the fastest one's. The runner-up counts in any case: a time that is too good to be true, of a
-    disturbed machine, would leave the field to itself.
+    disturbed machine, would leave the field to itself. So does the champion, who won the race
+    before: what its own trial says, of a worse moment perhaps, is not what it won by.
     """
     ranked = sorted(choices, key=lambda choice: choice.seconds)
     if not ranked:
@@ -32,7 +35,10 @@ def leaders(choices: Sequence[Choice], settings: Settings) -> list[Choice]:
     if len(near) == 1:
         rest = ranked[1:]
         others = [c for c in rest if c.variant != ranked[0].variant][:1] or rest[:1]
-    return [*best, *others][: settings.leaders]
+    found = [*best, *others][: settings.leaders]
+    if champion is not None and champion not in found:
+        found[1:] = [champion, *found[1 : settings.leaders - 1]]
+    return found
 
 
 def decide(
@@ -45,7 +51,9 @@ def decide(
     """
     settings = session.settings
     track = Track(session, problem, evidence)
-    entrants = track.affordable(leaders(evidence.choices(), settings), seconds)
+    choices = evidence.choices()
+    champion = _champion(choices, stored_policy(session, problem))
+    entrants = track.affordable(leaders(choices, settings, champion), seconds)
     heats: list[Raced] = []
     for places in (SEMIFINALISTS, settings.finalists):
         if len(entrants) > places:
@@ -59,6 +67,13 @@ def decide(
         for heat in heats:
             choices = heat.carried_over(choices, race)
     return _build(session, problem, evidence, choices, race)
+
+
+def _champion(choices: Iterable[Choice], policy: Policy | None) -> Choice | None:
+    """The winner of the policy there is, as what was measured of it since still holds."""
+    if policy is None:
+        return None
+    return next((each for each in choices if each.candidate == policy.winner.candidate), None)
 
 
 def _build(

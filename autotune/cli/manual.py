@@ -14,7 +14,8 @@ This page is written by `python -m autotune.cli.manual > docs/cli.md` from what 
 test compares the two.
 
 What a command has to say goes to stdout, everything else (progress, warnings, mistakes) to
-stderr. With `--json` stdout is one JSON document without NaN or infinity.
+stderr. With `--json` stdout is one JSON document without NaN or infinity, and empty where the
+command was refused or stopped.
 
 | exit code | meaning |
 |---|---|

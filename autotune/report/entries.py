@@ -16,14 +16,18 @@ from autotune.model.space import concerns, why_not
 from autotune.registry import registry
 from autotune_policies import Grade, Policy, Snapshot, grade
 from autotune_tuning_db import PinRow, ProblemKey, TrialRow
+from autotune_tuning_db.rows import to_json
 
 LOST = ("wrong", "failed", "crashed", "timeout", "unavailable")
 """Statuses of a trial that keep a candidate out of the ranking for good."""
 
+_ALARMING = ("wrong", "crashed")
+"""Those that are told even where other configs of the variant are right."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A variant of which no candidate finished: how, why, and how many were tried."""
+    """A variant of which no candidate finished, or some went wrong: how, why, and how many."""
 
     variant: str
     status: str
@@ -36,7 +40,8 @@ class Entry:
     """A problem on a device in a cache mode; `policy` is None when nothing won there.
 
     `grade` is None for a foreign entry: only its own machine can tell. `compile_seconds` is what
-    building the winner took, where it was measured; no time of a policy has it in it.
+    building the winner took, where it was measured; no time of a policy has it in it. `measured`
+    tells whether any candidate has a time.
     """
 
     key: ProblemKey
@@ -48,12 +53,13 @@ class Entry:
     losses: tuple[Loss, ...] = ()
     disturbed: bool = False
     compile_seconds: float | None = None
+    measured: bool = False
 
     @property
     def state(self) -> str:
-        """fresh, revalidate, stale, foreign, `no winner` or `not registered`."""
+        """fresh, revalidate, stale, foreign, unsettled, `no winner` or `not registered`."""
         if self.policy is None:
-            return "no winner"
+            return "unsettled" if self.measured else "no winner"
         if self.grade is None:
             return "foreign"
         if current_fingerprint(self.key.operation, self.policy.winner.variant) is None:
@@ -125,6 +131,7 @@ def _filled(
         ),
         disturbed=bool(mine) and mine[-1].status == "disturbed",
         compile_seconds=max(compiled, default=None),
+        measured=any(row.status not in LOST for row in rows),
     )
 
 
@@ -167,20 +174,24 @@ def current_fingerprint(operation: str, variant: str) -> str | None:
 
 
 def lost(key: ProblemKey, rows: Iterable[TrialRow]) -> list[Loss]:
-    """Variants whose present source was tried on this problem and never finished a trial."""
-    finished: set[str] = set()
+    """Variants whose present source was tried on this problem and never finished a trial.
+
+    And those of which some candidates were wrong, or crashed, when they were last tried.
+    """
+    latest = {
+        (row.variant, to_json(row.config)): row
+        for row in rows
+        if row.fingerprint in (None, current_fingerprint(key.operation, row.variant))
+    }
+    finished = {row.variant for row in latest.values() if row.status not in LOST}
     reasons: dict[str, Counter[tuple[str, str]]] = {}
-    for row in rows:
-        if row.fingerprint not in (None, current_fingerprint(key.operation, row.variant)):
-            continue
-        if row.status in LOST:
+    for row in latest.values():
+        told = _ALARMING if row.variant in finished else LOST
+        if row.status in told:
             reasons.setdefault(row.variant, Counter())[row.status, one_line(row.reason)] += 1
-        else:
-            finished.add(row.variant)
     return [
         Loss(variant, *counts.most_common(1)[0][0], sum(counts.values()))
         for variant, counts in reasons.items()
-        if variant not in finished
     ]
 
 

@@ -16,6 +16,7 @@ from autotune.report.policies import loss_line
 from autotune.serving import Served, Server
 from autotune.spelling import candidate_text, short_problem, tune_command
 from autotune_policies import Choice, Constraints, Policy, Request, nearest
+from autotune_policies.intervals import CONFIDENCE, order_ranks
 
 
 def explain_blocks(
@@ -101,6 +102,8 @@ def _ranking(policy: Policy) -> list[Block]:
 
 def _choice_row(number: str, choice: Choice) -> tuple[str, ...]:
     interval = f"{units.seconds(choice.low)} to {units.seconds(choice.high)}"
+    if order_ranks(choice.samples)[1] < CONFIDENCE:
+        interval = f"- ({units.number(choice.samples, 'sample')})"
     return (
         number,
         choice.variant,

@@ -255,8 +255,8 @@ def _broken(choice: Choice, constraints: Constraints, *, exact: bool) -> tuple[s
     error, workspace = constraints.max_error, constraints.max_workspace
     if error is not None and choice.error > error:
         reason = f"its error {choice.error:.3g} is above max_error={error:.3g}"
-        return reason, choice.error / error if error else float("inf")
+        return reason, choice.error / error if error else choice.error * float(2**53)
     if exact and workspace is not None and choice.workspace_bytes > workspace:
         reason = f"its workspace of {choice.workspace_bytes} bytes is above {workspace}"
-        return reason, choice.workspace_bytes / workspace if workspace else float("inf")
+        return reason, choice.workspace_bytes / max(workspace, 1)
     return None

@@ -56,6 +56,16 @@ def test_a_clear_leader_races_the_runner_up() -> None:
     assert leaders([], Settings()) == []
 
 
+def test_who_won_before_races_again_whatever_its_own_trial_says() -> None:
+    """A trial of a disturbed moment would have cost a race that was won by half the time."""
+    choices = [choice("a", 1.0), choice("b", 1.1), choice("champion", 20.0)]
+    assert "champion" not in [each.variant for each in leaders(choices, Settings())]
+    found = [each.variant for each in leaders(choices, Settings(), choices[-1])]
+    assert found == ["a", "champion", "b"]
+    assert len(leaders(choices, Settings(leaders=2), choices[-1])) == 2
+    assert [each.variant for each in leaders(choices, Settings(), choices[0])] == ["a", "b"]
+
+
 def test_a_candidate_whose_interval_reaches_down_to_the_best_races() -> None:
     unsure = choice("b", 1.6, width=0.5)
     assert unsure in leaders([choice("a", 1.0), unsure], Settings())

@@ -69,3 +69,10 @@ def test_taking_back_what_is_not_pinned_names_the_pins(run: Run, toy: str) -> No
     ended = run("unpin", "toy_scale", "--shape", 64)
     assert ended.code == 2
     assert "every problem of toy_scale to flipped" in ended.err
+
+
+def test_a_pin_that_could_never_serve_is_refused(run: Run, toy: str) -> None:
+    refused = run("pin", "decode", "cuda_split", "--device", "cpu")
+    assert refused.code == 2
+    assert "cuda_split runs on cuda, and cpu-" in refused.err
+    assert run("show", "--json").document == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from command_line import Run
-from filled import choice, keep, lose, toy_problem
+from filled import choice, keep, lose, measured, toy_problem
 
 from autotune.device import local_cpu
 from autotune.pins import pin
@@ -126,6 +126,34 @@ def test_a_problem_on_which_everything_failed_is_listed_without_a_winner(
     assert entry["state"] == "no winner"
     assert entry["winner"] is None
     assert "no candidate finished" in run("show").flat
+
+
+def test_a_tuning_that_was_stopped_before_its_race_is_not_called_a_failure(
+    run: Run, toy: str
+) -> None:
+    measured(toy_problem(), choice("flipped", 1e-3))
+    (entry,) = run("show", "--json").document
+    assert entry["state"] == "unsettled"
+    told = run("show").flat
+    assert "tuning was interrupted before its race; the same command goes on" in told
+    assert "no candidate finished" not in told
+
+
+def test_configs_that_went_wrong_are_told_beside_those_that_did_not(run: Run, toy: str) -> None:
+    keep(toy_problem(), choice("flipped", 1e-3, config=(("block", 1),)))
+    measured(toy_problem(), choice("flipped", 1e-3, config=(("block", 1),)))
+    lose(toy_problem(), "flipped", "wrong", "y is off", config={"block": 2})
+    lose(toy_problem(), "flipped", "timeout", "slow", config={"block": 4})
+    assert "flipped wrong: y is off" in run("show").flat
+    assert "slow" not in run("show").flat
+    measured(toy_problem(), choice("flipped", 2e-3, config=(("block", 2),)))
+    assert "wrong" not in run("show").flat
+
+
+def test_explain_gives_no_interval_to_a_few_samples(run: Run, toy: str) -> None:
+    keep(toy_problem(512), choice("flipped", 1e-3, samples=3))
+    told = run("show", "toy_scale", "--shape", "512", "--explain").flat
+    assert "- (3 samples)" in told
 
 
 def test_explain_ranks_with_intervals_and_answers_constraints(run: Run, toy: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 
 import numpy as np
@@ -291,3 +292,23 @@ def test_an_edited_source_has_no_record(bench, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("autotune.fingerprint.fingerprint", lambda variant: "edited")
     refresh()
     assert dispatch(bench.operation, (3, 8)).variant == predicted
+
+
+def test_what_came_closest_to_the_constraints_is_told_first(bench) -> None:
+    with pytest.raises(ConstraintError) as refused:
+        dispatch("attention", (3, 1, 333, 24), device="cpu", max_workspace=100)
+    needed = [int(bytes_) for bytes_ in re.findall(r"needs (\d+) bytes", str(refused.value))]
+    assert len(needed) == 3
+    assert needed == sorted(needed)
+
+
+@pytest.mark.parametrize("nothing", [None, 5, ["served_sum"], 1.5])
+def test_an_operation_that_is_none(bench, nothing: object) -> None:
+    with pytest.raises(UserError, match="an operation goes by its name or as it was declared"):
+        dispatch(nothing, (3, 8))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["deterministic", "strict", "tune_on_miss"])
+def test_a_switch_that_is_neither_true_nor_false(bench, name: str) -> None:
+    with pytest.raises(UserError, match=f"{name} is True or False, got 'no'"):
+        dispatch(bench.operation, (3, 8), **{name: "no"})
