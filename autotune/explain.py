@@ -23,6 +23,10 @@ def explain_resolution(problem: Problem, device: Device, resolution: Resolution)
     choice, policy = resolution.choice, resolution.policy
     chosen = candidate_text(resolution.variant, dict(resolution.config or ()))
     grounds = _GROUNDS.get(str(resolution.origin), str(resolution.origin))
+    if resolution.origin == "interpolated" and policy and policy.problem == problem.key:
+        grounds = (
+            f"measured for exactly this problem on this device, in another mode: {policy.mode}"
+        )
     lines = [_subject(problem, device), f"{chosen}: {grounds}"]
     if choice is not None:
         measured = f"{units.seconds(choice.seconds)} ({_evidence(choice)})"
@@ -96,10 +100,11 @@ def miss_message(
     snapshot: Snapshot,
     *,
     mode: str = "cold",
+    limit: int = 2,
 ) -> str:
     """One message for a key that was missed: the key, the nearest entries, and what to run."""
     request = Request(problem.key, device.identity, device.family, mode, problem.operation.axes)
-    found = nearest(snapshot, request, limit=2)
+    found = nearest(snapshot, request, limit=limit)
     parts = [f"nothing measured applies to {short_problem(problem)} on {device.identity}"]
     parts += [f"{skipped.variant}: {skipped.reason}" for skipped in resolution.skipped[:2]]
     parts += [f"nearest is {near_text(near)}" for near in found]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autotune.binding import (
@@ -13,7 +13,7 @@ from autotune.binding import (
     fits,
     takes,
 )
-from autotune.errors import UnknownNameError
+from autotune.errors import ShapeError, UnknownNameError
 from autotune.failover import NOBODYS_FAULT, Seat
 from autotune.forked import require_cuda
 from autotune.libraries import library_of
@@ -134,7 +134,7 @@ class Kernel:
 
                 options = {"residuals": residuals, "workspace": workspace, **scalars}
                 return run_on_views(self, inputs, out, **options)
-            binding, given = self._checked(inputs, out)
+            binding, given = self._checked(inputs, out, scalars)
         values = self._values(scalars) if scalars else self._scalars
         if workspace is not None:
             self._layout().check(binding.library, workspace, self.operation)
@@ -257,8 +257,13 @@ class Kernel:
         self._binding = binding
         return binding
 
-    def _checked(self, inputs: tuple[Any, ...], out: Any) -> tuple[Binding, tuple[Any, ...]]:
+    def _checked(
+        self, inputs: tuple[Any, ...], out: Any, named: Mapping[str, Any]
+    ) -> tuple[Binding, tuple[Any, ...]]:
         """The binding for arrays that are not just like those before, and the given outputs."""
+        names = [tensor.name for tensor in self.problem.operation.inputs]
+        if not named.keys().isdisjoint(names):
+            raise ShapeError(f"{self.operation} takes its arrays in order: ({', '.join(names)}).")
         binding = self._binding
         if binding is None or not fits(binding, inputs):
             binding = self._bind(inputs)

@@ -93,12 +93,18 @@ def dispatch(
         next(_count)  # atomic, and a tenth of a look-up
         return kernel
     except (KeyError, TypeError, AttributeError, IndexError):
-        return _miss(operation, spec, dtype, options)
+        pass  # what a miss raises is not to be told as raised meanwhile
+    return _miss(operation, spec, dtype, options)
 
 
 def _miss(operation: Any, spec: tuple[Any, ...], dtype: Any, options: dict[str, Any]) -> Kernel:
     from autotune.serving import server
 
+    spelled = _frozen(spec), dtype, *options, *map(_frozen, options.values())
+    with contextlib.suppress(KeyError, TypeError):
+        kernel = _hits[operation, *spelled]
+        next(_count)
+        return kernel
     before = _times_forgotten
     if spec and hasattr(spec[0], "dtype"):
         kernel = server().kernel_for_arrays(operation, spec, options)
@@ -106,14 +112,22 @@ def _miss(operation: Any, spec: tuple[Any, ...], dtype: Any, options: dict[str, 
         key = (key, *options, *options.values()) if options else key
     else:
         kernel = server().kernel(operation, spec, dtype, options)
-        key = (operation, spec, dtype, *options, *options.values())
+        key = (operation, *spelled)
     if before == _times_forgotten:  # else it may rest on policies that were replaced meanwhile
         _remember(key, kernel)
     return kernel
 
 
+def _frozen(value: Any) -> Any:
+    """A value as a key: lists and dicts, also in a tuple, as tuples."""
+    kind = value.__class__
+    if kind is dict:
+        return tuple(value.items())
+    return tuple(map(_frozen, value)) if kind in (list, tuple) else value
+
+
 def _remember(key: Any, kernel: Kernel) -> None:
-    """Keep a spelling of a problem; one with a list or dict in it is resolved at each call."""
+    """Keep a spelling of a problem; one that cannot be a key is resolved at each call."""
     if len(_hits) >= _LARGEST:
         _hits.clear()
     with contextlib.suppress(TypeError):

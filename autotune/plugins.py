@@ -57,7 +57,8 @@ def load_file(path: str | os.PathLike[str]) -> None:
     except OSError as error:
         raise UserError(f"cannot read the plugin file {str(path)!r}: {error.strerror}.") from None
     if not found:
-        raise UserError(f"plugin file {str(path)!r} does not exist; give a path to a .py file.")
+        what = "is no file" if file.exists() else "does not exist"
+        raise UserError(f"plugin file {str(path)!r} {what}; give a path to a .py file.")
     name = f"autotune_plugin_{file.stem}"
     with _lock:
         if str(file) in _files:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("autotune")
 
 _LARGEST = 8192
+_TOLD_OF = 8  # problems that were missed; the others are counted
+_MORE = "more problems have no measurement that applies; autotune.stats() counts them."
 _LOOK_EVERY = 1.0  # seconds between looks at the store's generation, on misses only
 
 
@@ -71,6 +73,7 @@ class Server:
         self._busy: dict[Any, Lock] = {}
         self._quarantined: set[tuple[str, str]] = set()
         self._announced: set[str] = set()
+        self._told_of: set[str] = set()
         self._frozen = settings().frozen
         self._looked = time.monotonic()
         self._snapshot, self._generation = load_snapshot()
@@ -170,10 +173,7 @@ class Server:
             self._name_the_gone(problem, resolution)
             served = Served(variant, Config(chosen), resolution.origin, text, problem, device)
         else:
-            self._say_once(
-                problem.key.text,
-                lambda: miss_message(problem, device, resolution, self._snapshot, mode=wish.mode),
-            )
+            self._tell_of_miss(problem, device, resolution, wish.mode)
             variant, chosen, origin, text = choose_default(
                 problem,
                 device,
@@ -185,6 +185,22 @@ class Server:
             served = Served(variant, chosen, origin, text, problem, device)
         self._note(served.origin)
         return served
+
+    def _tell_of_miss(
+        self, problem: Problem, device: Any, resolution: Resolution, mode: str
+    ) -> None:
+        """One line for each of the first few problems that nothing measured answers."""
+        told = self._told_of
+        if len(told) < _TOLD_OF:
+            told.add(problem.key.text)
+            self._say_once(
+                problem.key.text,
+                lambda: miss_message(
+                    problem, device, resolution, self._snapshot, mode=mode, limit=1
+                ),
+            )
+        elif problem.key.text not in told:
+            self._say_once("", lambda: _MORE)
 
     def _name_the_gone(self, problem: Problem, resolution: Resolution) -> None:
         """Stored choices whose variants nobody registers any more."""

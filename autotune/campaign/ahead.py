@@ -23,7 +23,7 @@ def compile_needed(session: Session, problems: Sequence[Problem]) -> None:
 
     def starting(count: int) -> None:
         noun = "variant" if count == 1 else "variants"
-        session.emit(Waiting(f"compiling {count} {noun}; they are kept on disk"))
+        session.emit(Waiting(f"compiling {count} {noun}, once: the code is kept on disk"))
 
     session.worker.compile_ahead(_jobs(session, problems), starting=starting)
 

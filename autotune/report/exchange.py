@@ -23,7 +23,8 @@ _SHOWN_REJECTIONS = 10
 
 def export_blocks(file: Path, counts: Mapping[str, int]) -> list[Block]:
     """How many rows of each kind went into the file."""
-    listed = ", ".join(f"{count} {name}" for name, count in counts.items())
+    one = {name: name[:-1] for name in counts} | {"policies": "policy"}
+    listed = ", ".join(units.number(count, one[name], name) for name, count in counts.items())
     return [f"wrote {file}: {listed}.", f"on the other machine: autotune import {file.name}"]
 
 

@@ -28,7 +28,7 @@ _LEGEND = {
     "tie": "another variant is within the equivalence band",
     "disturbed": "other programs were busy while it was measured; tune again when it is quiet",
     "no winner": "no candidate finished",
-    "unsettled": "tuning was interrupted before its race; the same command goes on",
+    "unsettled": "measured, and not tuned to the end of a race; `autotune tune` settles it",
 }
 
 

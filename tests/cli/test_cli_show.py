@@ -135,7 +135,7 @@ def test_a_tuning_that_was_stopped_before_its_race_is_not_called_a_failure(
     (entry,) = run("show", "--json").document
     assert entry["state"] == "unsettled"
     told = run("show").flat
-    assert "tuning was interrupted before its race; the same command goes on" in told
+    assert "not tuned to the end of a race; `autotune tune` settles it" in told
     assert "no candidate finished" not in told
 
 

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from autotune import dispatch
+from autotune import dispatch, stats
 from autotune.errors import (
     ConstraintError,
     NoPolicyError,
@@ -312,3 +312,35 @@ def test_an_operation_that_is_none(bench, nothing: object) -> None:
 def test_a_switch_that_is_neither_true_nor_false(bench, name: str) -> None:
     with pytest.raises(UserError, match=f"{name} is True or False, got 'no'"):
         dispatch(bench.operation, (3, 8), **{name: "no"})
+
+
+def test_sizes_in_a_list_or_by_name_are_remembered_like_a_tuple(bench) -> None:
+    kernel = dispatch(bench.operation, (3, 8))
+    before = stats()
+    for _ in range(3):
+        assert dispatch(bench.operation, [3, 8]) is kernel
+        assert dispatch(bench.operation, dims={"M": 3, "N": 8}) is kernel
+    after = stats()
+    assert after.misses == before.misses
+    assert after.hits == before.hits + 6
+    resolved = server().counts["known"]
+    dispatch(bench.operation, dims={"M": 3, "N": 8})
+    assert server().counts["known"] == resolved, "the server was not asked again"
+
+
+def test_a_mistake_is_told_without_what_was_looked_up_before(bench) -> None:
+    with pytest.raises(ShapeError) as mistake:
+        dispatch(bench.operation, "3x8")
+    assert mistake.value.__context__ is None
+
+
+def test_only_the_first_few_misses_are_told_in_full(bench, caplog) -> None:
+    with caplog.at_level(logging.WARNING, logger="autotune"):
+        for n in range(1, 30):
+            dispatch(bench.operation, (3, n))
+    told = [record.getMessage() for record in caplog.records]
+    assert len([text for text in told if "nothing measured applies" in text]) == 8
+    assert told[-1] == (
+        "more problems have no measurement that applies; autotune.stats() counts them."
+    )
+    assert len(told) == 9

@@ -169,3 +169,10 @@ def test_things_that_are_no_arrays_are_named(bench) -> None:
         kernel([[1.0]], [[2.0]])
     with pytest.raises(ShapeError, match="takes 2 arrays"):
         kernel()
+
+
+def test_arrays_by_name_are_told_the_order(bench) -> None:
+    kernel = dispatch(bench.operation, (3, 8))
+    x, y = bench.arrays()
+    with pytest.raises(ShapeError, match=r"served_sum takes its arrays in order: \(x, y\)"):
+        kernel(x=x, y=y)
