@@ -32,12 +32,14 @@ class Evidence:
     """The latest trial of every candidate whose source and declaration are still the same.
 
     Trials under another toolchain tell the search what it need not try again, but no policy rests
-    on them. `toolchain` is what the worker has loaded, as far as is known.
+    on them. `toolchain` is what the worker has loaded, as far as is known. `doubted` are those
+    that other programs disturbed in an earlier campaign.
     """
 
     variants: Mapping[str, Variant]
     toolchain: Mapping[str, str]
     rows: dict[Candidate, TrialRow] = field(default_factory=dict)
+    doubted: set[Candidate] = field(default_factory=set)
 
     def add(self, row: TrialRow) -> None:
         """Take a trial in; one under this toolchain replaces one under another."""
@@ -45,6 +47,7 @@ class Evidence:
         old = self.rows.get(candidate)
         if old is None or self.current(row) or not self.current(old):
             self.rows[candidate] = row
+            self.doubted.discard(candidate)
 
     def current(self, row: TrialRow) -> bool:
         """Whether the row was measured with what is loaded now."""
@@ -86,8 +89,16 @@ class Evidence:
         return choice_of(found, self.variants[found.variant]) if found is not None else None
 
     def outdated(self) -> list[Candidate]:
-        """Per variant that was measured before but not since the toolchain changed: its fastest."""
-        current = {row.variant for row in self.rows.values() if self.current(row)}
+        """Per variant of which no time holds any more: its fastest.
+
+        It was measured under another toolchain, or disturbed in an earlier campaign: a winner must
+        not be called clear against times of a busier day.
+        """
+        current = {
+            row.variant
+            for candidate, row in self.rows.items()
+            if self.current(row) and candidate not in self.doubted
+        }
         best: dict[str, tuple[float, Candidate]] = {}
         for candidate, row in self.rows.items():
             if row.variant not in current:
@@ -125,6 +136,11 @@ def gather(
             evidence.add(row)
     if not any(row.status in MEASURED for row in evidence.rows.values()):
         evidence.rows.clear()
+    evidence.doubted = {
+        candidate
+        for candidate, row in evidence.rows.items()
+        if row.status in MEASURED and row.reason
+    }
     return evidence
 
 

@@ -20,9 +20,10 @@ def leaders(
     """Who may be the fastest: the best of each variant first, then other configs.
 
     A candidate counts while the lower end of its interval is within reach of the upper end of
-    the fastest one's. The runner-up counts in any case: a time that is too good to be true, of a
-    disturbed machine, would leave the field to itself. So does the champion, who won the race
-    before: what its own trial says, of a worse moment perhaps, is not what it won by.
+    the fastest one's. The runner-up, of another variant if there is one, counts in any case: a
+    time that is too good to be true, of a disturbed machine, would leave the field to itself. So
+    does the champion, who won the race before: what its own trial says, of a worse moment perhaps,
+    is not what it won by.
     """
     ranked = sorted(choices, key=lambda choice: choice.seconds)
     if not ranked:
@@ -32,9 +33,9 @@ def leaders(
     first = {choice.variant: choice for choice in reversed(near)}
     best = sorted(first.values(), key=lambda choice: choice.seconds)
     others = [choice for choice in near if first[choice.variant] is not choice]
-    if len(near) == 1:
-        rest = ranked[1:]
-        others = [c for c in rest if c.variant != ranked[0].variant][:1] or rest[:1]
+    if len(first) == 1:
+        rivals = [choice for choice in ranked if choice.variant != ranked[0].variant]
+        others = [*rivals[:1], *others] if rivals else ranked[1:2] if len(near) == 1 else others
     found = [*best, *others][: settings.leaders]
     if champion is not None and champion not in found:
         found[1:] = [champion, *found[1 : settings.leaders - 1]]

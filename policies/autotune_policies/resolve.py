@@ -253,6 +253,8 @@ def _broken(choice: Choice, constraints: Constraints, *, exact: bool) -> tuple[s
     if constraints.deterministic and not choice.deterministic:
         return "it is not deterministic", float("inf")
     error, workspace = constraints.max_error, constraints.max_workspace
+    if error is not None and not exact:
+        return "its error was not measured at this size", float("inf")
     if error is not None and choice.error > error:
         reason = f"its error {choice.error:.3g} is above max_error={error:.3g}"
         return reason, choice.error / error if error else choice.error * float(2**53)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from autotune.campaign.evidence import Evidence, choice_of, seconds_of
+from autotune.campaign.evidence import Evidence, candidate_of, choice_of, gather, seconds_of
 from autotune.model import Operation, Variant
 from autotune.registry import registry
+from autotune.search import Space
 from autotune_tuning_db import ProblemKey, TrialRow
 
 TRIAL = TrialRow(
@@ -79,3 +80,30 @@ def test_the_reference_is_the_first_that_will_do_or_one_much_faster(plain: Varia
     assert add(6, 2e-3) == 6
     assert add(7, 3e-3) == 6
     assert add(8, 1e-3, toolchain={"numpy": "0"}) == 6
+
+
+class Everything:
+    """A space that admits whatever was tried."""
+
+    def __contains__(self, candidate: object) -> bool:
+        return True
+
+
+def test_variants_of_which_only_disturbed_times_are_left_are_timed_again_once(
+    plain: Variant,
+) -> None:
+    disturbed = {"status": "disturbed", "reason": "other processes used 40% of the CPUs"}
+    rows = [
+        replace(TRIAL, variant="quiet", config={"tile": 1}, **disturbed),
+        replace(TRIAL, variant="quiet", config={"tile": 2}),
+        replace(TRIAL, variant="busy", config={"tile": 1}, **disturbed),
+        replace(TRIAL, variant="busy", config={"tile": 2}, median=2e-3, **disturbed),
+        replace(TRIAL, variant="lost", status="failed", reason="RuntimeError: no"),
+    ]
+    variants = dict.fromkeys(("quiet", "busy", "lost"), plain)
+    prints = dict.fromkeys(variants, "one")
+    evidence = gather(rows, cast(Space, Everything()), variants, prints, {})
+    assert evidence.outdated() == [candidate_of(rows[3])], "the fastest of the doubtful variant"
+    evidence.add(replace(rows[3], median=2.5e-3))
+    assert evidence.outdated() == [], "disturbed again, but in this campaign"
+    assert gather(rows[:2], cast(Space, Everything()), variants, prints, {}).outdated() == []

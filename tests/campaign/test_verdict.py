@@ -56,6 +56,12 @@ def test_a_clear_leader_races_the_runner_up() -> None:
     assert leaders([], Settings()) == []
 
 
+def test_another_variant_races_beside_many_configs_of_one() -> None:
+    choices = [choice("a", 1.0 + 0.01 * tile, tile=tile) for tile in range(1, 6)]
+    found = leaders([*choices, choice("b", 2.9), choice("c", 3.0)], Settings())
+    assert [each.variant for each in found] == ["a", "b", "a", "a", "a", "a"]
+
+
 def test_who_won_before_races_again_whatever_its_own_trial_says() -> None:
     """A trial of a disturbed moment would have cost a race that was won by half the time."""
     choices = [choice("a", 1.0), choice("b", 1.1), choice("champion", 20.0)]

@@ -272,3 +272,16 @@ def test_a_miss_names_the_nearest_entries_and_what_differs(exact: Policy) -> Non
     ]
     elsewhere = policy_of(problem_of(600), device="cuda-sm90")
     assert nearest(Snapshot((elsewhere,)), request_of(problem_of(600))) == ()
+
+
+def test_an_error_is_promised_only_where_it_was_measured() -> None:
+    """Errors grow with the size: what a neighbour was off by is no promise."""
+    snapshot = Snapshot(tuple(policy_of(problem_of(n)) for n in (256, 1024)))
+    assert answer(snapshot, request_of(problem_of(512))).origin == "interpolated"
+    refused = answer(snapshot, request_of(problem_of(512), max_error=1.0))
+    assert refused.origin is None
+    assert {item.reason for item in closest(refused)} == {
+        "its error was not measured at this size"
+    }
+    assert answer(snapshot, request_of(problem_of(1024), max_error=1.0)).origin == "tuned"
+    assert answer(snapshot, request_of(problem_of(1024), max_error=1e-9)).origin is None
