@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.accept.versions import current_source, named, usable
+from autotune.accept.versions import PREVIOUS, current_source, labels_of, named, usable
 from autotune.candidates import candidate_of_variant
 from autotune.device import Device
 from autotune.errors import UserError
@@ -34,17 +34,25 @@ class Stored:
     note: str = ""
 
 
-Baseline = Candidate | Stored | None
-"""A candidate to be timed in turn with, samples from before, or None: nothing to compare with."""
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Nothing to compare with, and why."""
+
+    reason: str
+
+
+Baseline = Candidate | Stored | Missing
+"""A candidate to be timed in turn with, samples from before, or neither."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where and how the measuring is done now."""
+    """Where and how the measuring is done now, and under which label."""
 
     device: Device
     mode: str
     toolchain: dict[str, str]
+    label: str = ""
 
 
 class Baselines:
@@ -57,6 +65,7 @@ class Baselines:
     def __init__(self, name: str, place: Place, store: Store, *, force: bool = False) -> None:
         self.name, self.place, self.force = name, place, force
         self._store, self._is_file = store, _is_file(name)
+        self._read: dict[str, list[TrialRow]] = {}
 
     def find(self, problem: Problem, candidate: Candidate, *, served: bool) -> Baseline:
         """What to compare a candidate with; `served` ones with what was served in a file.
@@ -70,7 +79,13 @@ class Baselines:
         if self.name in {each.name for each in registry.variants(problem.operation)}:
             return candidate_of_variant(problem, self.place.device, self.name)
         rows = self._of_version(problem, candidate)
-        if not rows and self.name != "previous" and not self._known_version(problem):
+        if not rows and self.name == PREVIOUS:
+            return Missing(
+                f"there is no earlier version of {candidate.variant} with times of this problem"
+            )
+        if not rows and not self._known_version(problem):
+            if self.name == self.place.label:
+                return Missing(f"nothing had the label {self.name} before")
             raise UserError(
                 f"unknown baseline {self.name!r}; name a variant of {problem.operation.name}, a "
                 f"version that `autotune history {problem.operation.name}` lists, `previous`, or "
@@ -80,21 +95,33 @@ class Baselines:
         return self._stored(rows, what, candidate, same=candidate.variant)
 
     def _of_version(self, problem: Problem, candidate: Candidate) -> list[TrialRow]:
-        current = current_source(problem, candidate.variant)
-        rows = self._store.trials(problem.key)
+        """Trials of the problem, those of this device and mode if there are any.
+
+        A label that was given on another problem of the operation names the same source here.
+        """
+        every = self._of_operation(problem)
+        labels, current = labels_of(every), current_source(problem, candidate.variant)
+        rows = [row for row in every if row.problem == problem.key]
         here = [row for row in rows if not self._differences(row)]
-        return named(here, candidate.variant, self.name, current) or named(
-            rows, candidate.variant, self.name, current
+        return named(here, labels, candidate.variant, self.name, current) or named(
+            rows, labels, candidate.variant, self.name, current
         )
 
     def _known_version(self, problem: Problem) -> bool:
         """Whether any variant on any problem of the operation has such a version."""
-        rows = self._store.trials(operation=problem.operation.name)
         return any(
             row.circumstances.get("label") == self.name
             or (_SOURCE.match(self.name) and row.fingerprint.startswith(self.name))
-            for row in rows
+            for row in self._of_operation(problem)
         )
+
+    def _of_operation(self, problem: Problem) -> list[TrialRow]:
+        """What a profiler timed is no measurement of a version."""
+        name = problem.operation.name
+        if name not in self._read:
+            rows = self._store.trials(operation=name)
+            self._read[name] = [row for row in rows if row.stage != "profile"]
+        return self._read[name]
 
     def _from_file(
         self, problem: Problem, candidate: Candidate, *, served: bool
@@ -120,7 +147,7 @@ class Baselines:
 
     def _stored(
         self, rows: Sequence[TrialRow], name: str, candidate: Candidate, *, same: str
-    ) -> Stored | None:
+    ) -> Baseline:
         """The latest trial of the candidate's config, or of the fastest one measured then."""
         good = usable(rows)
         here = [row for row in good if not self._differences(row)] or good
@@ -132,7 +159,7 @@ class Baselines:
         fastest = min(here, key=lambda row: row.median or math.inf, default=None)
         row = max(equal, key=lambda row: row.started, default=fastest)
         if row is None:
-            return None
+            return Missing(f"{name} has no measurement of this problem")
         differs = self._differences(row)
         if differs and not self.force:
             raise UserError(

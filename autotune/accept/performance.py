@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from autotune.accept.baseline import Baseline, Stored
+from autotune import units
+from autotune.accept.baseline import Baseline, Missing, Stored
 from autotune.accept.thresholds import Limits
 from autotune.accept.verdict import Check, Status
+from autotune.campaign.beside import fair_samples
+from autotune.disturbance import busy
 from autotune.model import Candidate, Problem
 from autotune.spelling import candidate_text
 from autotune.statistics import Interval, ratio_interval, unpaired_ratio
 from autotune.trials import MEASURED, Trials
+from autotune.worker.protocol import RaceOutcome
+from autotune_tuning_db import TrialRow
 
 ROUNDS = (15, 15, 30, 60, 120)
 """Of one race after the other, while nothing can be told: each doubles what there is."""
@@ -21,6 +27,9 @@ PRECISION = 0.25
 """Sampling of a time that is compared with a stored one ends at this share of the threshold."""
 
 Clock = Callable[[], float]
+
+Pair = tuple[tuple[float, ...], tuple[float, ...]]
+"""Equally many samples of the candidate and of its baseline."""
 
 
 def check_performance(
@@ -33,17 +42,31 @@ def check_performance(
 ) -> Check:
     """Compare with the baseline, taking more samples while it cannot be told, up to the limit.
 
-    Beside another candidate it is timed in turn, so that what disturbs the machine meets both;
-    against stored samples it is timed alone, and the interval of a disturbed side reaches down to
-    its fastest sample, since a disturbance only ever adds time.
+    Beside another candidate it is timed in turn, so that what disturbs the machine meets both, and
+    a failure counts only if it shows on a quiet machine; against stored samples it is timed alone,
+    and the interval of a disturbed side reaches down to its fastest sample, since a disturbance
+    only ever adds time.
     """
-    if baseline is None:
-        return Check("not measured", "the baseline has no measurement of this problem")
+    if isinstance(baseline, Missing):
+        return Check("not measured", baseline.reason)
     if isinstance(baseline, Stored):
         return _against_stored(trials, problem, candidate, baseline, limits, clock)
     if baseline == candidate:
         return Check("pass", "it is the baseline itself", {"ratio": 1.0})
     return _against_candidate(trials, problem, candidate, baseline, limits, clock)
+
+
+def keep_for_label(
+    trials: Trials, problem: Problem, candidate: Candidate, limits: Limits, check: Check
+) -> Check:
+    """Time the candidate once, so that a later version finds its label; the verdict stays."""
+    row = _time_alone(trials, problem, candidate, limits, limits.seconds)
+    if row.status in MEASURED:
+        doubt = f", disturbed: {row.reason}" if row.status == "disturbed" else ""
+        note = f"{units.seconds(row.median)} kept as {trials.label}{doubt}"
+    else:
+        note = f"it could not be timed for the label {trials.label}: {row.reason}"
+    return replace(check, reason=f"{check.reason}; {note}", facts={**check.facts, "note": note})
 
 
 def decision(ratio: Interval, slowdown: float) -> Status:
@@ -64,8 +87,9 @@ def _against_candidate(
     clock: Clock,
 ) -> Check:
     started, name = clock(), candidate_text(baseline.variant, baseline.config)
-    mine: tuple[float, ...] = ()
-    others: tuple[float, ...] = ()
+    quiet: Pair = ((), ())
+    every: Pair = ((), ())
+    doubt = ""
     check = Check("cannot tell", "no time was left")
     for rounds in ROUNDS:
         left = limits.seconds - (clock() - started)
@@ -75,13 +99,43 @@ def _against_candidate(
         if not outcome.samples:
             who = "the baseline" if outcome.culprit == 1 else "it"
             return Check("not measured", f"{who} could not be timed: {outcome.reason}")
-        mine, others = mine + outcome.samples[0], others + outcome.samples[1]
-        ratio = ratio_interval(mine, others)
-        status = decision(ratio, limits.slowdown)
-        check = Check(status, _reason(ratio, name, limits), _facts(ratio, len(mine), name))
-        if status != "cannot tell":
+        disturbance = _disturbance(outcome)
+        every = _more(every, fair_samples(outcome))
+        if disturbance:
+            doubt = disturbance
+        else:
+            quiet = _more(quiet, outcome.samples)
+        if quiet[0]:
+            check = _in_turn(quiet, name, limits)
+        if doubt and (not quiet[0] or check.status == "cannot tell"):
+            check = _in_turn(every, name, limits, doubt)
+        if check.status != "cannot tell":
             break
     return check
+
+
+def _disturbance(outcome: RaceOutcome) -> str:
+    """What makes a race doubtful, in words; "" for one on a quiet machine."""
+    if outcome.status == "disturbed" or busy(outcome.circumstances):
+        return outcome.reason or "other programs used the machine"
+    return ""
+
+
+def _more(pair: Pair, samples: tuple[tuple[float, ...], ...]) -> Pair:
+    return pair[0] + samples[0], pair[1] + samples[1]
+
+
+def _in_turn(pair: Pair, name: str, limits: Limits, doubt: str = "") -> Check:
+    """The verdict on samples taken in turn; in doubt slower is not told, and a pass says so."""
+    ratio = ratio_interval(*pair)
+    status = decision(ratio, limits.slowdown)
+    reason, facts = _reason(ratio, name, limits), _facts(ratio, len(pair[0]), name)
+    if not doubt:
+        return Check(status, reason, facts)
+    note = f"disturbed: {doubt}"
+    return Check(
+        "cannot tell" if status == "fail" else status, f"{reason}; {note}", {**facts, "note": note}
+    )
 
 
 def _against_stored(
@@ -99,13 +153,7 @@ def _against_stored(
         left = limits.seconds - (clock() - started)
         if left <= 0.0:
             break
-        row = trials.measure(
-            problem,
-            candidate,
-            precision=max(PRECISION * limits.slowdown, 0.005),
-            budget=min(left, limits.seconds / len(ROUNDS)),
-            min_samples=10,
-        )
+        row = _time_alone(trials, problem, candidate, limits, left)
         if row.status not in MEASURED:
             return Check("not measured", f"it could not be timed: {row.reason}")
         samples += row.samples
@@ -113,13 +161,25 @@ def _against_stored(
         spoilt = bool(disturbed), baseline.disturbed
         ratio = unpaired_ratio(samples, baseline.samples, disturbed=spoilt)
         status = decision(ratio, limits.slowdown)
-        parts = (_reason(ratio, baseline.name, limits), *_doubts(disturbed, baseline))
-        reason = "; ".join(filter(None, parts))
-        facts = {**_facts(ratio, len(samples), baseline.name), "note": baseline.note}
+        note = "; ".join(filter(None, _doubts(disturbed, baseline)))
+        reason = "; ".join(filter(None, (_reason(ratio, baseline.name, limits), note)))
+        facts = {**_facts(ratio, len(samples), baseline.name), "note": note}
         check = Check(status, reason, facts)
         if status != "cannot tell":
             break
     return check
+
+
+def _time_alone(
+    trials: Trials, problem: Problem, candidate: Candidate, limits: Limits, left: float
+) -> TrialRow:
+    return trials.measure(
+        problem,
+        candidate,
+        precision=max(PRECISION * limits.slowdown, 0.005),
+        budget=min(left, limits.seconds / len(ROUNDS)),
+        min_samples=10,
+    )
 
 
 def _doubts(disturbed: str, baseline: Stored) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from autotune.accept.baseline import Baseline, Baselines
+from autotune.accept.baseline import Baseline, Baselines, Missing
 from autotune.accept.correctness import check_correctness
 from autotune.accept.memory import Count, check_memory, count_traffic
-from autotune.accept.performance import check_performance
+from autotune.accept.performance import check_performance, keep_for_label
 from autotune.accept.subjects import Subject
 from autotune.accept.thresholds import Limits, Thresholds
 from autotune.accept.verdict import Acceptance, Check
@@ -21,11 +21,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A candidate with its baseline; `compared` is False where no baseline was named."""
+    """A candidate with its baseline; None where no baseline was named."""
 
     subject: Subject
-    baseline: Baseline = None
-    compared: bool = False
+    baseline: Baseline | None = None
 
 
 def with_baselines(subjects: Sequence[Subject], baselines: Baselines | None) -> list[Asked]:
@@ -33,7 +32,7 @@ def with_baselines(subjects: Sequence[Subject], baselines: Baselines | None) -> 
     if baselines is None:
         return [Asked(subject) for subject in subjects]
     return [
-        Asked(each, baselines.find(each.problem, each.candidate, served=each.served), True)
+        Asked(each, baselines.find(each.problem, each.candidate, served=each.served))
         for each in subjects
     ]
 
@@ -68,10 +67,16 @@ def accept(
 
 
 def _performance(each: Asked, trials: Trials, limits: Limits, correctness: Check) -> Check:
-    """Nothing is timed that is not right."""
-    if not each.compared:
-        return Check("not asked", "no baseline is named; --against names one")
-    if correctness.status != "pass":
-        return Check("not measured", "it has not passed the test of correctness")
+    """Nothing is timed that is not right; what is right and gets a label is timed in any case."""
     problem, candidate = each.subject.problem, each.subject.candidate
-    return check_performance(trials, problem, candidate, each.baseline, limits)
+    right = correctness.status == "pass"
+    if each.baseline is None:
+        check = Check("not asked", "no baseline is named; --against names one")
+    elif right:
+        check = check_performance(trials, problem, candidate, each.baseline, limits)
+    else:
+        check = Check("not measured", "it has not passed the test of correctness")
+    untimed = isinstance(each.baseline, Missing) or each.baseline in (None, candidate)
+    if right and untimed and trials.label:
+        return keep_for_label(trials, problem, candidate, limits, check)
+    return check

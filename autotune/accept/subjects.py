@@ -16,6 +16,8 @@ from autotune.store import load_snapshot
 ALL = "all"
 """Stands for every variant that is made for the device and the dtype."""
 
+ONLY_REFERENCE = "only the reference can run it here"
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -55,26 +57,41 @@ def subjects(
 ) -> tuple[list[Subject], list[Skipped]]:
     """The candidates to judge: what dispatch serves, or the variants named (`all`: each).
 
-    A variant that is named and cannot run raises UserError; one among all is skipped.
+    A variant that is named and cannot run raises UserError; one among all is skipped. Every
+    problem has a subject or something skipped: there is no judging the reference by itself.
     """
     found: list[Subject] = []
     skipped: list[Skipped] = []
     for problem in problems:
+        if ALL in variants:
+            names, left_out = _among_all(problem, device)
+            skipped += left_out
+        else:
+            names = list(dict.fromkeys(variants))
+        for name in names:
+            found.append(Subject(problem, candidate_of_variant(problem, device, name), False))
         if not variants:
-            found.append(Subject(problem, served_candidate(problem, device, mode), True))
-        for name in _names(problem, device, variants):
-            variant = registry.variant(problem.operation, name)
-            config, why = runnable_config(variant, problem, device)
-            if config is None and ALL in variants:
-                skipped.append(Skipped(problem, name, why))
+            served = served_candidate(problem, device, mode)
+            if served.variant in {each.name for each in registry.variants(problem.operation)}:
+                found.append(Subject(problem, served, True))
             else:
-                candidate = candidate_of_variant(problem, device, name)
-                found.append(Subject(problem, candidate, False))
+                skipped.append(Skipped(problem, served.variant, ONLY_REFERENCE))
     return found, skipped
 
 
-def _names(problem: Problem, device: Device, variants: Sequence[str]) -> Sequence[str]:
-    if ALL not in variants:
-        return tuple(dict.fromkeys(variants))
-    every = registry.variants(problem.operation)
-    return [each.name for each in every if concerns(each, problem, device.kind)]
+def _among_all(problem: Problem, device: Device) -> tuple[list[str], list[Skipped]]:
+    """Variants that run the problem, and those made for it that do not; if none runs, all."""
+    names: list[str] = []
+    concerned: list[Skipped] = []
+    others: list[Skipped] = []
+    for variant in registry.variants(problem.operation):
+        config, why = runnable_config(variant, problem, device)
+        if config is not None:
+            names.append(variant.name)
+        elif concerns(variant, problem, device.kind):
+            concerned.append(Skipped(problem, variant.name, why))
+        else:
+            others.append(Skipped(problem, variant.name, why))
+    if names:
+        return names, concerned
+    return [], [*concerned, *others] or [Skipped(problem, "reference", ONLY_REFERENCE)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from autotune.accept.subjects import Skipped
 from autotune.model import Candidate, Problem
 
 Status = Literal["pass", "fail", "cannot tell", "not measured", "not asked"]
@@ -48,9 +49,15 @@ class Acceptance:
         return {name: getattr(self, name) for name in TESTS}
 
 
-def exit_code(found: Iterable[Acceptance]) -> int:
+def unjudged(found: Iterable[Acceptance], skipped: Iterable[Skipped]) -> list[Problem]:
+    """The problems of which everything was skipped, each once: a question without an answer."""
+    judged = {each.problem for each in found}
+    return list(dict.fromkeys(e.problem for e in skipped if e.problem not in judged))
+
+
+def exit_code(found: Sequence[Acceptance], skipped: Sequence[Skipped] = ()) -> int:
     """The bits of every test that some candidate fails, and of questions left open."""
-    code = 0
+    code = BITS["open"] if unjudged(found, skipped) else 0
     for each in found:
         for name, check in each.checks.items():
             code |= BITS[name] if check.status == "fail" else 0

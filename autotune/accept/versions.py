@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from autotune.fingerprint import fingerprint
@@ -15,13 +15,19 @@ from autotune_tuning_db import ProblemKey, TrialRow
 SHORT = 8
 """Digits of a fingerprint that people read and write."""
 
+PREVIOUS = "previous"
+"""Stands for the version before the present one, so nothing can be labelled so."""
+
+Labels = Mapping[tuple[str, str], Mapping[str, str]]
+"""By variant and fingerprint: every label it ever had and when that was last given."""
+
 
 @dataclass(frozen=True, slots=True)
 class Version:
     """The trials of one source of a variant on one problem, device, mode and toolchain.
 
-    `label` is what the source was called when it was measured, if it was. `best` is the trial
-    with the smallest median among those of its fastest config, None when all of them failed.
+    `labels` are what the source was ever called when it was measured, the latest last. `best` is
+    the trial with the smallest median among those of its fastest config, None when all failed.
     """
 
     problem: ProblemKey
@@ -30,7 +36,7 @@ class Version:
     variant: str
     fingerprint: str
     toolchain: Mapping[str, str]
-    label: str
+    labels: tuple[str, ...]
     rows: tuple[TrialRow, ...]
 
     @property
@@ -49,13 +55,14 @@ class Version:
         return max(row.started for row in self.rows)
 
 
-def versions(rows: Iterable[TrialRow]) -> list[Version]:
+def versions(rows: Iterable[TrialRow], labels: Labels | None = None) -> list[Version]:
     """Trials by version, those of a variant on a problem together, oldest version first.
 
-    What a profiler timed does not count.
+    What a profiler timed does not count. `labels` are those of all trials, where `rows` are but
+    some of them.
     """
     kept = [row for row in rows if row.stage != "profile" and row.fingerprint]
-    labels = labels_of(kept)
+    labels = labels_of(kept) if labels is None else labels
     groups: dict[tuple[object, ...], list[TrialRow]] = {}
     for row in kept:
         source = (row.problem, row.device, row.mode, row.variant, row.fingerprint)
@@ -68,7 +75,7 @@ def versions(rows: Iterable[TrialRow]) -> list[Version]:
             first.variant,
             first.fingerprint,
             first.toolchain,
-            labels.get((first.variant, first.fingerprint), ""),
+            tuple(labels.get((first.variant, first.fingerprint), ())),
             tuple(group),
         )
         for group in groups.values()
@@ -78,29 +85,42 @@ def versions(rows: Iterable[TrialRow]) -> list[Version]:
     return sorted(found, key=lambda v: (met[v.problem], v.device, v.mode, v.variant, v.first))
 
 
-def labels_of(rows: Iterable[TrialRow]) -> dict[tuple[str, str], str]:
-    """By variant and fingerprint, the label that was given last."""
-    found: dict[tuple[str, str], str] = {}
+def labels_of(rows: Iterable[TrialRow]) -> Labels:
+    """The labels of all sources, those of each in the order in which they were last given."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
     for row in sorted(rows, key=lambda row: row.started):
         label = row.circumstances.get("label")
         if isinstance(label, str) and label:
-            found[row.variant, row.fingerprint] = label
+            mine = found.setdefault((row.variant, row.fingerprint), {})
+            mine.pop(label, None)
+            mine[label] = row.started
     return found
 
 
-def named(rows: Sequence[TrialRow], variant: str, version: str, current: str) -> list[TrialRow]:
+def named(
+    rows: Iterable[TrialRow], labels: Labels, variant: str, version: str, current: str
+) -> list[TrialRow]:
     """The trials of one version of a variant, by a label, `previous`, or a fingerprint's start.
 
-    `previous` is the source that was measured last before `current` and is not that.
+    `previous` is the source that was measured last before `current` and is not that. Of several
+    sources with the label, it is the one that had it last and is not `current`: a version that is
+    labelled like the one before it must not become its own baseline.
     """
     mine = [row for row in rows if row.variant == variant and row.fingerprint]
-    if version == "previous":
-        others = [row for row in mine if row.fingerprint != current and row.status in MEASURED]
+    measured = [row for row in mine if row.status in MEASURED]
+    if version == PREVIOUS:
+        others = [row for row in measured if row.fingerprint != current]
         latest = max(others, key=lambda row: row.started, default=None)
         return [row for row in others if latest and row.fingerprint == latest.fingerprint]
-    labelled = {sources for sources, label in labels_of(mine).items() if label == version}
-    if labelled:
-        return [row for row in mine if (row.variant, row.fingerprint) in labelled]
+    given = {
+        source: moments[version]
+        for (name, source), moments in labels.items()
+        if name == variant and version in moments
+    }
+    if given:
+        candidates = {row.fingerprint for row in measured} & given.keys()
+        chosen = max(candidates - {current} or candidates, key=given.__getitem__, default=None)
+        return [row for row in measured if row.fingerprint == chosen]
     return [row for row in mine if len(version) >= 4 and row.fingerprint.startswith(version)]
 
 

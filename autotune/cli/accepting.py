@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.accept import (
+    PREVIOUS,
     Place,
     Subject,
     Thresholds,
@@ -50,7 +53,9 @@ def run(
 ) -> Answer:
     """Judge, print, and write the XML."""
     require_mode(request.mode, device.kind)
-    _refuse_folder(junit_file)
+    _check_label(request.label)
+    if junit_file is not None:
+        _check_can_write(junit_file)
     limits = read_thresholds(thresholds) if thresholds else Thresholds()
     problems = _problems(request, device, limits)
     chosen, skipped = subjects(problems, device, request.mode, request.variants)
@@ -64,7 +69,7 @@ def run(
     if junit_file is not None:
         junit_file.write_text(junit(found, skipped, circumstances), encoding="utf-8")
     document = acceptance_document(found, skipped, circumstances)
-    return Answer(acceptance_blocks(found, skipped), document, exit_code(found))
+    return Answer(acceptance_blocks(found, skipped), document, exit_code(found, skipped))
 
 
 def _judged(
@@ -72,7 +77,7 @@ def _judged(
 ) -> list[Any]:
     """Find every baseline first: a mistake must not come to light after an hour."""
     mode: Mode = request.mode  # type: ignore[assignment]
-    place = Place(device, mode, toolchain(device.kind))
+    place = Place(device, mode, toolchain(device.kind), request.label)
     with ExitStack() as stack:
         named = None
         if request.against is not None:
@@ -111,7 +116,30 @@ def _named(operations: Sequence[Operation], words: Words) -> tuple[Problem, ...]
     return tuple(chosen_problems(operation, words))
 
 
-def _refuse_folder(file: Path | None) -> None:
-    """Before anything is measured, since the file is written at the end."""
-    if file is not None and not file.parent.is_dir():
-        raise UserError(f"the folder {file.parent} does not exist; make it first.")
+def _check_label(label: str) -> None:
+    if label == PREVIOUS:
+        raise UserError(
+            f"--against {PREVIOUS} stands for the version before the present one, so that nothing "
+            "can be labelled so; give another --label."
+        )
+
+
+def _check_can_write(file: Path) -> None:
+    """Before anything is measured, since the file is written at the end; leaves nothing behind.
+
+    What exists is only asked for its rights: opening a pipe would end its reader.
+    """
+    try:
+        if not file.parent.is_dir():
+            raise UserError(f"the folder {file.parent} does not exist; make it first.")
+        if file.is_dir():
+            raise UserError(f"{file} is a folder; name a file for --junit.")
+        if not file.exists():
+            made = file.resolve()  # a link may lead to where nothing is yet
+            made.touch(exist_ok=False)
+            made.unlink()
+        elif not os.access(file, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"cannot write {file}: {reason}; name another file.") from None

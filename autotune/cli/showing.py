@@ -202,12 +202,13 @@ def failures(found: Found) -> Answer:
 
 def history(query: Query, variants: Sequence[str]) -> Answer:
     """Every version of the variants (of all, when none is named) with what it measured."""
-    from autotune.accept import versions
+    from autotune.accept import labels_of, versions
+    from autotune.cli.history_rows import stored_rows
     from autotune.report.history import history_blocks, history_document
     from autotune.report.policies import device_labels
 
+    trials, devices = stored_rows(query.operation)
     snapshot, _ = load_snapshot()
-    trials, devices = _from_store(query)
     _check_operation(query, snapshot, trials)
     identities = _identities(query, devices, snapshot)
     mine = [
@@ -218,7 +219,8 @@ def history(query: Query, variants: Sequence[str]) -> Answer:
         and (identities is None or row.device in identities)
     ]
     _check_variants(variants, {row.variant for row in trials})
-    found = versions(row for row in mine if not variants or row.variant in variants)
+    chosen = [row for row in mine if not variants or row.variant in variants]
+    found = versions(chosen, labels_of(trials))
     labels = device_labels(devices, local_devices())
     return Answer(history_blocks(found, labels), history_document(found))
 

@@ -9,11 +9,13 @@ from xml.etree import ElementTree
 
 from autotune.accept.memory import ratio_text
 from autotune.accept.subjects import Skipped
-from autotune.accept.verdict import BITS, TESTS, Acceptance, Check, exit_code
+from autotune.accept.verdict import BITS, TESTS, Acceptance, Check, exit_code, unjudged
 from autotune.model import Problem
 from autotune.report.blocks import Block, Facts, Heading, Table
 from autotune.report.document import problem_document
 from autotune.spelling import short_problem
+
+_NOTHING = "nothing of it could be judged here"
 
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -26,14 +28,15 @@ def acceptance_blocks(found: Sequence[Acceptance], skipped: Sequence[Skipped] = 
     blocks: list[Block] = []
     for problem in _problems(found, skipped):
         mine = [each for each in found if each.problem == problem]
-        blocks += [Heading(short_problem(problem)), _table(mine), *_reasons(mine)]
+        blocks.append(Heading(short_problem(problem)))
+        blocks += [_table(mine), *_reasons(mine)] if mine else [f"  {_NOTHING}."]
         blocks += [
             f"  {each.variant} is not judged: {each.reason}."
             for each in skipped
             if each.problem == problem
         ]
         blocks.append("")
-    return [*blocks, _outcome(found)]
+    return [*blocks, _outcome(exit_code(found, skipped))]
 
 
 def acceptance_document(
@@ -42,7 +45,7 @@ def acceptance_document(
     """Everything as plain values; `circumstances` are device, mode, baseline and so on."""
     return {
         **circumstances,
-        "exit_code": exit_code(found),
+        "exit_code": exit_code(found, skipped),
         "results": [
             {
                 "problem": problem_document(each.problem.key),
@@ -72,8 +75,10 @@ def junit(
 ) -> str:
     """A test suite for each problem, a test case for each test of each candidate.
 
-    A failed test is a failure, an open question an error, and what was not asked is skipped.
+    A failed test is a failure, an open question an error, and what was not asked is skipped. A
+    problem of which nothing could be judged is an open question too, with a case of its own.
     """
+    open_problems = unjudged(found, skipped)
     root = ElementTree.Element("testsuites", name="autotune accept")
     for problem in _problems(found, skipped):
         cases = [
@@ -88,6 +93,8 @@ def junit(
             if each.problem == problem
             for name in TESTS
         ]
+        if problem in open_problems:
+            cases.append(_case(problem, "", "judged", Check("not measured", _NOTHING)))
         suite = ElementTree.SubElement(root, "testsuite", name=short_problem(problem))
         suite.attrib.update(_counts(cases))
         properties = ElementTree.SubElement(suite, "properties")
@@ -130,10 +137,7 @@ def _reasons(found: Sequence[Acceptance]) -> list[Block]:
     return [Facts(tuple(rows), indent=2)] if rows else []
 
 
-def _outcome(found: Sequence[Acceptance]) -> str:
-    code = exit_code(found)
-    if not found:
-        return "nothing could be judged."
+def _outcome(code: int) -> str:
     names = [f"{name} ({bit})" for name, bit in BITS.items() if code & bit and name != "open"]
     parts = [f"failed: {', '.join(names)}"] if names else []
     parts += [f"questions are open ({BITS['open']})"] if code & BITS["open"] else []
@@ -141,14 +145,15 @@ def _outcome(found: Sequence[Acceptance]) -> str:
 
 
 def _case(problem: Problem, variant: str, name: str, check: Check) -> ElementTree.Element:
-    case = ElementTree.Element(
-        "testcase", classname=f"{problem.operation.name}.{variant}", name=name
-    )
+    path = ".".join(filter(None, (problem.operation.name, variant)))
+    case = ElementTree.Element("testcase", classname=path, name=name)
     tag = "failure" if check.status == "fail" else "error" if check.open else "skipped"
     if check.status != "pass":
         mark = ElementTree.SubElement(case, tag, message=_text(check.reason))
         if tag != "skipped":
             mark.set("type", check.status)
+    elif check.facts.get("note"):
+        ElementTree.SubElement(case, "system-out").text = _text(check.reason)
     return case
 
 

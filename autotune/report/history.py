@@ -42,7 +42,7 @@ def history_document(found: Sequence[Version]) -> list[dict[str, Any]]:
             "mode": each.mode,
             "variant": each.variant,
             "fingerprint": each.fingerprint,
-            "label": each.label,
+            "labels": list(each.labels),
             "current": is_current(each),
             "toolchain": dict(each.toolchain),
             "trials": len(each.rows),
@@ -110,7 +110,7 @@ def _table(group: Sequence[Version], letters: Sequence[tuple[str, Mapping[str, s
             (
                 each.variant,
                 each.fingerprint[:SHORT] + ("*" if is_current(each) else ""),
-                each.label or "-",
+                ", ".join(each.labels) or "-",
                 next(letter for letter, found in letters if found == each.toolchain),
                 each.last[:10],
                 str(len(each.rows)),

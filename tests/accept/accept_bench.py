@@ -83,11 +83,15 @@ def keep_policy(variant: str, **config: Any) -> None:
 
 @dataclass
 class FakeWorker:
-    """Answers with the seconds of a variant, scattered by `noise`, and keeps what it was asked."""
+    """Answers with the seconds of a variant, scattered by `noise`, and keeps what it was asked.
+
+    `foreign` is what other programs had of the CPUs in each race.
+    """
 
     seconds: dict[str, float]
     noise: Callable[[int], float] = lambda number: 1.0 + 0.001 * (number % 7 - 3)
     disturbed: bool = False
+    foreign: Callable[[int], float] = lambda number: 0.0
     wrong: Callable[[Job], str] = lambda job: ""
     checks: list[Job] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
@@ -121,7 +125,12 @@ class FakeWorker:
             tuple(self.seconds[name] * self.noise(first + r + lane) for r in range(job.min_rounds))
             for lane, (name, _) in enumerate(job.entrants)
         )
-        return RaceOutcome("ok", samples=samples)
+        load = self.foreign(len(self.races))
+        if not load:
+            return RaceOutcome("ok", samples=samples)
+        reason = f"other processes used {load:.0%} of the CPUs"
+        facts = {"foreign_load": load, "disturbed": [reason]}
+        return RaceOutcome("disturbed", reason, samples=samples, circumstances=facts)
 
     def close(self) -> None: ...
 

@@ -12,7 +12,7 @@ import pytest
 from accept_bench import FakeWorker, candidate, fake_trials, problem, spread_around
 
 from autotune.accept import Acceptance, Check, Limits, exit_code
-from autotune.accept.baseline import Stored
+from autotune.accept.baseline import Missing, Stored
 from autotune.accept.correctness import check_correctness
 from autotune.accept.edges import edge_problems
 from autotune.accept.memory import check_memory
@@ -217,7 +217,11 @@ def test_a_disturbed_side_reaches_down_to_its_fastest_sample() -> None:
 
 
 def test_no_baseline_of_this_problem_is_open_and_the_same_candidate_passes() -> None:
-    assert performance(FakeWorker({}), None).status == "not measured"
+    found = performance(FakeWorker({}), Missing("numpy v1 has no measurement of this problem"))
+    assert (found.status, found.reason) == (
+        "not measured",
+        "numpy v1 has no measurement of this problem",
+    )
     assert performance(FakeWorker({}), candidate("numpy")).status == "pass"
 
 

@@ -9,14 +9,15 @@ import pytest
 from accept_bench import candidate, keep, problem
 
 from autotune.accept import Place, baselines
-from autotune.accept.baseline import Baseline, Stored
+from autotune.accept.baseline import Baseline, Missing, Stored
+from autotune.accept.versions import current_source
 from autotune.device import local_cpu
 from autotune.errors import UserError
 from autotune.exchange import export_file
 from autotune.model import Candidate
 
 OLD, OLDER = "0123456789abcdef", "fedcba9876543210"
-PLACE = Place(local_cpu(), "cold", {"numba": "0.2"})
+PLACE = Place(local_cpu(), "cold", {"numba": "0.2"}, label="new")
 
 
 def find(name: str, variant: str = "numpy", *, served: bool = False, **options: Any) -> Baseline:
@@ -28,6 +29,11 @@ def find(name: str, variant: str = "numpy", *, served: bool = False, **options: 
 def seconds(found: Baseline) -> float:
     assert isinstance(found, Stored)
     return round(sum(found.samples) / len(found.samples), 6)
+
+
+def missing(found: Baseline) -> str:
+    assert isinstance(found, Missing)
+    return found.reason
 
 
 def test_a_variant_is_taken_with_its_fastest_config_that_was_measured() -> None:
@@ -44,6 +50,35 @@ def test_previous_is_the_source_that_was_measured_last_before_this_one() -> None
     keep(3e-3)
     keep(4e-3, "thrice", fingerprint="a" * 16)
     assert seconds(find("previous")) == 2e-3
+
+
+def test_every_label_that_a_source_ever_had_finds_it() -> None:
+    keep(1e-3, label="c1")
+    keep(1e-3, label="c2")
+    assert seconds(find("c1")) == seconds(find("c2")) == 1e-3
+
+
+def test_a_label_given_on_another_problem_finds_the_source_here() -> None:
+    keep(1e-3, fingerprint=OLD)
+    keep(2e-3, fingerprint=OLD, label="v1", problem=problem(64).key)
+    assert seconds(find("v1")) == 1e-3
+
+
+def test_of_sources_with_one_label_it_is_the_latest_that_is_not_the_present_one() -> None:
+    keep(1e-3, fingerprint=OLDER, label="main")
+    keep(2e-3, fingerprint=OLD, label="main")
+    keep(3e-3, label="main")
+    keep(4e-3, fingerprint=OLDER)
+    assert seconds(find("main")) == 2e-3
+    failed = {"status": "failed", "samples": (), "median": None, "low": None, "high": None}
+    keep(5e-3, fingerprint="a" * 16, label="main", **failed)
+    assert seconds(find("main")) == 2e-3
+    assert seconds(find(current_source(problem(), "numpy"))) == 3e-3
+
+
+def test_the_present_source_is_the_baseline_of_a_label_that_no_other_has() -> None:
+    keep(3e-3, label="main")
+    assert seconds(find("main")) == 3e-3
 
 
 @pytest.mark.parametrize("name", ["v1.0", "fedcba98"])
@@ -68,10 +103,14 @@ def test_the_same_config_is_preferred_and_another_one_is_said() -> None:
 def test_failures_are_no_baseline_and_a_version_of_another_problem_is_none() -> None:
     failed = {"status": "failed", "samples": (), "median": None, "low": None, "high": None}
     keep(1e-3, fingerprint=OLD, label="v1", **failed)
-    assert find("previous") is None
-    assert find("v1") is None
+    assert missing(find("previous")).startswith("there is no earlier version of numpy")
+    assert missing(find("v1")) == "numpy v1 has no measurement of this problem"
     keep(1e-3, fingerprint=OLDER, label="v0", problem=problem(64).key)
-    assert find("v0") is None
+    assert missing(find("v0")) == "numpy v0 has no measurement of this problem"
+
+
+def test_the_label_that_is_given_now_may_be_one_that_nothing_has_yet() -> None:
+    assert missing(find("new")) == "nothing had the label new before"
 
 
 def test_a_name_that_is_nothing_says_what_could_be_named() -> None:
@@ -114,7 +153,9 @@ def exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_file_gives_the_same_variant_and_changes_no_store(exported: Path) -> None:
     assert seconds(find(str(exported))) == 1e-3
     assert seconds(find(str(exported), "thrice")) == 2e-3
-    assert find(str(exported), "clipped") is None
+    assert missing(find(str(exported), "clipped")) == (
+        "baseline.json has no measurement of this problem"
+    )
     assert not (exported.parent / "second-home").exists()
 
 

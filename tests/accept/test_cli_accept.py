@@ -17,6 +17,7 @@ from autotune.store import open_tuning_db
 FAST = "[correctness]\nedge_shapes = false\n[performance]\nslowdown = 0.5\nseconds = 0.2\n"
 NUMPY = ("--variant", "numpy")
 TOY = ("accept", "toy_sum", "--plugin", PLUGIN, "--shape", "4x9")
+TOY_NUMPY = (*TOY, *NUMPY)
 
 
 @pytest.fixture
@@ -102,6 +103,98 @@ def test_a_label_is_kept_and_a_later_version_is_compared_with_it(
     assert {"v1", "v2"} <= set(labels)
 
 
+def test_a_label_without_a_baseline_gives_one_to_come(
+    run: Run, thresholds: Path, fake: FakeWorker
+) -> None:
+    words = (*TOY_NUMPY, "--thresholds", thresholds)
+    first = run(*words, "--label", "v1")
+    assert first.code == 0
+    assert "not asked: no baseline is named; --against names one; 1.00 ms kept as v1" in first.flat
+    assert len(fake.jobs) == 1
+    fake.seconds["numpy"] = 3e-3
+    slower = run(*words, "--label", "v2", "--against", "v1", "--json")
+    (result,) = slower.document["results"]
+    assert (slower.code, result["performance"]["verdict"]) == (32, "fail")
+    assert run(*words).code == 0
+    assert len(fake.jobs) == 2  # nothing is timed that neither has a label nor is compared
+
+
+def test_the_same_label_can_be_given_and_asked_for_from_the_first_run(
+    run: Run, thresholds: Path, fake: FakeWorker
+) -> None:
+    words = (*TOY_NUMPY, "--thresholds", thresholds, "--label", "main", "--against")
+    first = run(*words, "main")
+    assert first.code == 64
+    assert "nothing had the label main before; 1.00 ms kept as main" in first.flat
+    again = run(*words, "main")
+    assert again.code == 0
+    itself = run(*words, "numpy", "--json").document["results"][0]["performance"]
+    assert (itself["verdict"], itself["note"]) == ("pass", "1.00 ms kept as main")
+    fake.wrong = lambda job: "wrong y is off by 0.5"
+    timed = len(fake.jobs)
+    assert run(*words, "main").code == 8 | 64
+    assert len(fake.jobs) == timed
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_regression_under_a_reused_label_fails_again(run: Run, thresholds: Path) -> None:
+    keep(1e-4, fingerprint="0123456789abcdef", label="main")
+    words = (*TOY_NUMPY, "--thresholds", thresholds, "--label", "main", "--against", "main")
+    assert [run(*words).code for _ in range(3)] == [32, 32, 32]
+
+
+@pytest.mark.usefixtures("fake")
+def test_no_earlier_version_is_said_so(run: Run, thresholds: Path) -> None:
+    ended = run(*TOY_NUMPY, "--thresholds", thresholds, "--against", "previous")
+    assert ended.code == 64
+    assert "there is no earlier version of numpy with times of this problem" in ended.flat
+
+
+@pytest.mark.usefixtures("fake")
+def test_nothing_that_could_be_judged_is_an_open_question(run: Run, tmp_path: Path) -> None:
+    words = ("accept", "toy_narrow", "--plugin", PLUGIN, "--shape", "9", "--dtype", "float64")
+    ended = run(*words, "--variant", "all", "--junit", tmp_path / "a.xml")
+    assert ended.code == 64
+    assert "narrow is not judged: does not support float64." in ended.flat
+    assert "on_cuda is not judged: runs on cuda, not on cpu." in ended.flat
+    assert "questions are open (64). Exit code 64." in ended.flat
+    (suite,) = ElementTree.parse(tmp_path / "a.xml").getroot()
+    assert (suite.get("tests"), suite.get("skipped"), suite.get("errors")) == ("7", "6", "1")
+    document = run(*words, "--variant", "all", "--json").document
+    assert [each["variant"] for each in document["skipped"]] == ["narrow", "on_cuda"]
+    assert (document["exit_code"], document["results"]) == (64, [])
+
+
+def test_a_problem_that_only_the_reference_runs_is_open_and_the_others_go_on(
+    run: Run, fake: FakeWorker
+) -> None:
+    fake.seconds["narrow"] = 1e-3
+    words = ("accept", "toy_narrow", "--plugin", PLUGIN, "--shape", "9")
+    ended = run(*words, "--dtype", "float64", "--dtype", "float32")
+    assert ended.code == 64
+    assert "reference is not judged: only the reference can run it here." in ended.flat
+    assert "narrow pass" in ended.flat
+    document = run(*words, "--dtype", "float64", "--json").document
+    assert document["skipped"][0]["reason"] == "only the reference can run it here"
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_and_none_is_left(
+    run: Run, tmp_path: Path, fake: FakeWorker
+) -> None:
+    folder = run(*TOY_NUMPY, "--junit", tmp_path)
+    assert (folder.code, len(folder.err.splitlines())) == (2, 1)
+    assert f"{tmp_path} is a folder; name a file for --junit." in folder.err
+    long = run(*TOY_NUMPY, "--junit", tmp_path / ("a" * 300))
+    assert (long.code, len(long.err.splitlines())) == (2, 1)
+    assert "File name too long; name another file." in long.err
+    assert not fake.checks
+    run("accept", "toy_sum", "--plugin", PLUGIN, "--junit", tmp_path / "b.xml")
+    assert not (tmp_path / "b.xml").exists()
+    (tmp_path / "c.xml").write_text("of the run before")
+    run("accept", "toy_sum", "--plugin", PLUGIN, "--junit", tmp_path / "c.xml")
+    assert (tmp_path / "c.xml").read_text() == "of the run before"
+
+
 @pytest.mark.usefixtures("fake")
 def test_without_a_shape_the_thresholds_list_the_problems(run: Run, thresholds: Path) -> None:
     with thresholds.open("a") as file:
@@ -136,6 +229,7 @@ def test_without_a_list_it_is_what_is_tuned_here_and_what_dispatch_serves(run: R
         (["toy_sum", "--shape", "4x9", "--mode", "warm"], "unknown mode 'warm'"),
         (["toy_sum", "--shape", "4x9", "--mode", "graph"], "needs a GPU"),
         (["toy_sum", "--shape", "4x9", "--junit", "/nowhere/a.xml"], "folder /nowhere"),
+        (["toy_sum", "--shape", "4x9", "--label", "previous"], "give another --label."),
         (["toy_sum", "--dtype", "float32"], "give the sizes too: --shape M=...,N=..."),
         (["--shape", "4x9"], "name just one"),
         (["--thresholds", "/nowhere.toml"], "/nowhere.toml"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from accept_bench import PLUGIN, keep, problem
 from command_line import Run
 
@@ -31,15 +34,15 @@ def test_a_version_is_a_source_on_a_problem_a_device_and_a_toolchain(run: Run) -
     fill()
     found = run(*WORDS, "--json").document
     mine = [
-        (each["variant"], each["label"], each["current"], each["trials"], each["best"])
+        (each["variant"], each["labels"], each["current"], each["trials"], each["best"])
         for each in found
         if each["device"] == local_cpu().identity
     ]
     assert [row[:4] for row in mine] == [
-        ("numpy", "v1", False, 1),
-        ("numpy", "", True, 2),
-        ("numpy", "", True, 1),
-        ("thrice", "", True, 1),
+        ("numpy", ["v1"], False, 1),
+        ("numpy", [], True, 2),
+        ("numpy", [], True, 1),
+        ("thrice", [], True, 1),
     ]
     assert [row[4] and round(row[4]["seconds"], 6) for row in mine] == [2e-3, 1e-3, 1.2e-3, None]
     (other,) = (each for each in found if each["device"] == "cpu-other-1")
@@ -76,4 +79,43 @@ def test_it_can_be_narrowed(run: Run) -> None:
 def test_a_label_given_later_names_all_of_a_source() -> None:
     rows = [keep(1e-3, fingerprint=OLD), keep(1e-3, fingerprint=OLD, mode="hot", label="v1")]
     rows.append(keep(1e-3, fingerprint=OLD, problem=problem(64).key))
-    assert [each.label for each in versions(rows)] == ["v1", "v1", "v1"]
+    assert [each.labels for each in versions(rows)] == [("v1",)] * 3
+
+
+def test_every_label_of_a_source_is_shown(run: Run) -> None:
+    for label in ("c1", "c2", "c1"):
+        keep(1e-3, label=label)
+    (found,) = run(*WORDS, "--json").document
+    assert found["labels"] == ["c2", "c1"]
+    assert "c2, c1" in run(*WORDS).flat
+    keep(1e-3, label="c3", problem=problem(64).key)
+    (narrowed,) = run(*WORDS, "--shape", "4x9", "--json").document
+    assert narrowed["labels"] == ["c2", "c1", "c3"]
+
+
+def test_nothing_is_made_where_nothing_was_measured(run: Run, private_home: Path) -> None:
+    ended = run(*WORDS)
+    assert (ended.code, ended.err) == (0, "")
+    assert "nothing of this was measured" in ended.out
+    assert not private_home.exists()
+
+
+def test_a_database_that_cannot_be_used_is_said_in_one_sentence(
+    run: Run, private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private_home.write_text("not a folder")
+    ended = run(*WORDS)
+    assert (ended.code, ended.out) == (1, "")
+    assert f"The tuning database {private_home / 'tuning.db'} cannot be opened" in ended.err
+    assert "AUTOTUNE_HOME=FOLDER names another place." in ended.err
+    assert len(ended.err.splitlines()) == 1
+    private_home.unlink()
+    private_home.mkdir()
+    (private_home / "tuning.db").write_text("no database at all, but long enough to be read" * 9)
+    damaged = run(*WORDS)
+    assert (damaged.code, damaged.out) == (1, "")
+    assert "is damaged" in damaged.err
+    assert len(damaged.err.splitlines()) == 1
+    if Path("/proc/self").exists():
+        monkeypatch.setenv("AUTOTUNE_HOME", "/proc/nope")
+        assert run(*WORDS).code == 1

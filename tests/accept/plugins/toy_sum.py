@@ -47,3 +47,21 @@ def even(x: Any, y: Any) -> None:
 @variant(toy_sum, "absent", passes=[ONCE], requires=[Requirement("unicorn", lambda: "no unicorn")])
 def absent(x: Any, y: Any) -> None:
     """Cannot run anywhere."""
+
+
+@operation(inputs="x[N]", outputs="y[N]", flops="N")
+def toy_narrow(x: Any) -> Any:
+    """Everything doubled, for which there are variants of one dtype only."""
+    return 2 * x
+
+
+@variant(toy_narrow, "narrow", dtypes=["float32"])
+def narrow(x: Any, y: Any) -> None:
+    """Not for float64."""
+    np.multiply(x, 2, out=y)
+
+
+@variant(toy_narrow, "on_cuda", device="cuda")
+def on_cuda(x: Any, y: Any) -> None:
+    """Not for a CPU."""
+    np.multiply(x, 2, out=y)
