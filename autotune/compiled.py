@@ -1,4 +1,4 @@
-"""Keeps numba's compiled code on disk, under the fingerprint of everything it was compiled from."""
+"""Keeps numba's compiled code on disk, by all it was compiled from and its module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autotune.settings import settings
 from autotune_tuning_db import ProblemKey
 
 KEPT = 400
-"""Fingerprints kept on disk; a fingerprint takes a few hundred kilobytes."""
+"""Directories kept on disk; each takes a few hundred kilobytes."""
 
 _lock = Lock()
 _warned = False
@@ -29,14 +29,15 @@ def keep_compiled(found: Reach) -> None:
 
     Numba's own cache (`cache=True`) checks only the file that a function is in, so an edited
     helper in another file goes unseen; here the directory is named after the function and all it
-    calls. A function's own `cache=True` is redirected as well. Functions called only by others
-    are part of their callers' code and need no file of their own. A cache that cannot be used
-    costs one warning and a compilation in each process.
+    calls, and after its module, which numba looks up by name when it loads: a file given as a
+    plugin and the same file imported are two modules. A function's own `cache=True` is redirected
+    as well. Functions called only by others are part of their callers' code and need no file of
+    their own. A cache that cannot be used costs one warning and a compilation in each process.
     """
     with _lock:
         for entry in found.entries:
             if not isinstance(entry._cache, _Forgiving):
-                _redirect(entry, code_fingerprint(entry))
+                _redirect(entry)
         for dispatcher in found.dispatchers:
             if dispatcher not in found.entries:
                 _take_out(dispatcher)
@@ -49,16 +50,16 @@ def worth_keeping(found: Reach, use: str) -> bool:
     variant with those, as `kept_for` was told.
     """
     root = settings().cache / "numba"
-    if not found.entries or _directory(code_fingerprint(found.entries[0])) is None:
+    if not found.entries or _directory(_name(found.entries[0])) is None:
         return False
-    folders = [root / code_fingerprint(each) for each in found.entries]
+    folders = [root / _name(each) for each in found.entries]
     return not all(_mark(each, use).exists() and any(each.rglob("*.nbc")) for each in folders)
 
 
 def kept_for(found: Reach, use: str) -> None:
     """Note that the code of a use was compiled, and is on disk as far as it can be."""
     for entry in found.entries:
-        folder = _directory(code_fingerprint(entry))
+        folder = _directory(_name(entry))
         if folder is not None:
             try:
                 _mark(folder, use).touch()
@@ -72,12 +73,21 @@ def use_of(problem: ProblemKey, variant: str) -> str:
 
 
 def _mark(folder: Path, use: str) -> Path:
-    return folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', use)}.kept"
+    return folder / f"{_plain(use)}.kept"
 
 
-def _redirect(dispatcher: Any, fingerprint: str) -> None:
+def _name(entry: Any) -> str:
+    """The folder of a numba function: what it was compiled from, and its module."""
+    return f"{code_fingerprint(entry)}-{_plain(entry.py_func.__module__ or '')}"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)
+
+
+def _redirect(dispatcher: Any) -> None:
     config: Any = import_module("numba").config
-    directory = _directory(fingerprint)
+    directory = _directory(_name(dispatcher))
     if directory is None:
         _take_out(dispatcher)
         return
@@ -113,7 +123,10 @@ def _discard_loaded(dispatcher: Any) -> None:
 
 
 class _Forgiving:
-    """A numba cache whose failures (full disk, corrupt file) cost a compilation, not the call."""
+    """A numba cache whose failures (full disk, corrupt file) cost a compilation, not the call.
+
+    What cannot be loaded is forgotten, so that what is compiled instead takes its place.
+    """
 
     def __init__(self, cache: Any) -> None:
         self._cache = cache
@@ -121,9 +134,15 @@ class _Forgiving:
     def load_overload(self, signature: Any, context: Any) -> Any:
         try:
             return self._cache.load_overload(signature, context)
-        except Exception as error:
-            _warn(f"cannot read compiled code from {self._cache.cache_path} ({_text(error)})")
+        except Exception:
+            self._forget()
             return None
+
+    def _forget(self) -> None:
+        try:
+            self._cache.flush()
+        except OSError as error:
+            _warn(f"cannot replace compiled code in {self._cache.cache_path} ({_text(error)})")
 
     def save_overload(self, signature: Any, data: Any) -> None:
         try:
@@ -135,10 +154,10 @@ class _Forgiving:
         return getattr(self._cache, name)
 
 
-def _directory(fingerprint: str) -> Path | None:
-    """The directory of a fingerprint, made and writable, or None after a warning."""
+def _directory(name: str) -> Path | None:
+    """A directory for compiled code, made and writable, or None after a warning."""
     root = settings().cache / "numba"
-    directory = root / fingerprint
+    directory = root / name
     try:
         private_cache()
         fresh = not directory.exists()
@@ -156,7 +175,7 @@ def _directory(fingerprint: str) -> Path | None:
 
 
 def _prune(root: Path) -> None:
-    """Remove the fingerprints that were not used for longest."""
+    """Remove the directories that were not used for longest."""
     kept = sorted(root.iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
     for old in kept[KEPT:]:
         shutil.rmtree(old, ignore_errors=True)

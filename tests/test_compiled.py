@@ -36,7 +36,8 @@ RUN = """
     import json, sys, warnings
     warnings.simplefilter("always")
     import numpy as np
-    import v, helper, inner
+    BEFORE
+    v = sys.modules.get("autotune_plugin_v") or __import__("v")
     from autotune.device import local_cpu
     from autotune.execution import Executable
     from autotune.model import Operation, Problem, Variant
@@ -52,10 +53,13 @@ RUN = """
 """
 
 
-def run(folder: Path, *, factor: float = 2.0, cache: bool = False, home: Path) -> dict[str, Any]:
+def run(
+    folder: Path, *, factor: float = 2.0, cache: bool = False, home: Path, before: str = ""
+) -> dict[str, Any]:
     texts = {"v": V, "helper": HELPER, "inner": INNER, "run": RUN}
     for name, text in texts.items():
         filled = textwrap.dedent(text).replace("CACHE", str(cache)).replace("FACTOR", str(factor))
+        filled = filled.replace("BEFORE", before)
         (folder / f"{name}.py").write_text(filled)
     environment = {**os.environ, "AUTOTUNE_HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("NUMBA_CACHE_DIR", None)
@@ -86,19 +90,37 @@ def test_a_second_process_does_not_compile_and_an_edited_helper_is_not_missed(
     assert not list((tmp_path / "__pycache__").glob("*.nb?"))
 
 
-def test_a_corrupt_or_unwritable_cache_costs_a_warning_and_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", ["*.nbi", "*.nbc"])
+def test_code_that_cannot_be_read_is_compiled_and_kept_again(tmp_path: Path, damaged: str) -> None:
     home = tmp_path / "home"
     run(tmp_path, home=home)
-    for file in [*home.rglob("*.nbi"), *home.rglob("*.nbc")]:
+    for file in home.rglob(damaged):
         file.write_bytes(file.read_bytes()[:20])
-    damaged = run(tmp_path, home=home)
-    assert damaged["y"] == 2.0
-    assert damaged["stderr"].count("kernels are compiled in each process") == 1
+    again = run(tmp_path, home=home)
+    assert (again["y"], again["hits"]) == (2.0, 0)
+    assert again["stderr"] == ""
+    assert run(tmp_path, home=home)["hits"] == 1
+
+
+def test_a_cache_that_cannot_be_written_costs_a_warning_and_nothing_else(tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_text("")
     unwritable = run(tmp_path, home=blocked)
     assert unwritable["y"] == 2.0
     assert unwritable["stderr"].count("set AUTOTUNE_HOME") == 1
+
+
+@pytest.mark.parametrize("first", ["plugin", "module"])
+def test_a_file_loaded_as_a_plugin_and_imported_keeps_the_code_of_both(
+    tmp_path: Path, first: str
+) -> None:
+    home = tmp_path / "home"
+    second = "plugin" if first == "module" else "module"
+    loads = {"plugin": "from autotune.plugins import load_file; load_file('v.py')", "module": ""}
+    ran = [run(tmp_path, home=home, before=loads[each]) for each in (first, second, first, second)]
+    assert [each["stderr"] for each in ran] == [""] * 4
+    assert [each["y"] for each in ran] == [2.0] * 4
+    assert [each["hits"] for each in ran] == [0, 0, 1, 1]
 
 
 def test_old_fingerprints_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
