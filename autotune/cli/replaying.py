@@ -20,10 +20,10 @@ WINNERS = 3
 def run(
     spaces: Sequence[Path], method: str, *, budget: int, seeds: int, elsewhere: Sequence[Path]
 ) -> Answer:
-    """Every recording with every seed."""
+    """Every recording that can be read with every seed."""
     if method not in METHODS:
         raise UnknownNameError("strategy", method, METHODS)
-    recordings = list(chain.from_iterable(map(read_recordings, spaces)))
+    recordings, left_out = _read(spaces)
     starts = _winners(elsewhere, recordings)
     strategy = Strategy(method=method)
     found = []
@@ -32,12 +32,34 @@ def run(
         found.append(
             replay(recording, budget=budget, seeds=seeds, strategy=strategy, starts=starts)
         )
-    return Answer(replay_blocks(found, method), replay_document(found, method))
+    document = replay_document(found, method) | {"left_out": left_out}
+    return Answer(replay_blocks(found, method), document)
+
+
+def _read(places: Sequence[Path]) -> tuple[list[Recording], list[str]]:
+    """The recordings that can be read, and of each that cannot, what is wrong with it.
+
+    Those are named as well; UserError if there is no recording to read.
+    """
+    found: list[Recording] = []
+    wrong: list[UserError] = []
+    for place in places:
+        try:
+            found += read_recordings(place, wrong)
+        except UserError as error:
+            wrong.append(error)
+    if not found and not wrong:
+        raise UserError(f"{', '.join(map(str, places))}: the index names no recording.")
+    for error in wrong if found else wrong[:-1]:
+        say(f"left out: {error}")
+    if not found:
+        raise wrong[-1]
+    return found, [str(error) for error in wrong]
 
 
 def _winners(elsewhere: Sequence[Path], recordings: Sequence[Recording]) -> list[Candidate]:
     """The fastest of other recordings in turn; UserError if none is in a space to be searched."""
-    others = list(chain.from_iterable(map(read_recordings, elsewhere)))
+    others = _read(elsewhere)[0] if elsewhere else []
     ranked = zip_longest(*(other.fastest(WINNERS) for other in others))
     starts = [each for each in dict.fromkeys(chain.from_iterable(ranked)) if each is not None]
     for recording in recordings if starts else ():

@@ -16,14 +16,14 @@ INDEX = "index.json"
 """What describes the tables of a folder: one entry for each recording."""
 
 
-def read_recordings(path: Path) -> list[Recording]:
+def read_recordings(path: Path, left_out: list[UserError] | None = None) -> list[Recording]:
     """The recordings of a file, or all that the index of a folder names.
 
-    Raises UserError, with file and line, for what is no recording or contradicts itself.
+    Raises UserError, with file and line, for what is no recording or contradicts itself. With
+    `left_out`, what is wrong with a file in a folder goes there, and its other files are read.
     """
     if path.is_dir():
-        index = _read_index(path / INDEX)
-        return [_of_index(path / INDEX, name, about) for name, about in index.items()]
+        return _read_folder(path / INDEX, left_out)
     if path.name.endswith((".csv", ".csv.gz")):
         entry = _entry(path)
         return [_of_index(path.parent / INDEX, *entry) if entry else read_table(path)]
@@ -34,11 +34,23 @@ def read_recordings(path: Path) -> list[Recording]:
         if "cache" in document:
             return [read_cache(path, document)]
         if path.name == INDEX:
-            return read_recordings(path.parent)
+            return _read_folder(path, left_out)
         raise UserError(
             f"{path} is no recording: it has neither 'results' (T4) nor 'cache' (Kernel Tuner)."
         )
     raise UserError(f"{path} is no recording; give a folder, .csv, .csv.gz, .json or .json.gz.")
+
+
+def _read_folder(path: Path, left_out: list[UserError] | None) -> list[Recording]:
+    found = []
+    for name, about in _read_index(path).items():
+        try:
+            found.append(_of_index(path, name, about))
+        except UserError as error:
+            if left_out is None:
+                raise
+            left_out.append(error)
+    return found
 
 
 def _read_index(path: Path) -> Mapping[str, Mapping[str, Any]]:

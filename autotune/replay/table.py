@@ -184,7 +184,10 @@ def _home(
 
 
 def _spelling(value: Value) -> str:
-    return str(float(value)) if isinstance(value, int | float) else value
+    """A value as a table has it; numbers as floats, so that 8 and 8.0 are one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return str(float(value))
 
 
 def _seconds(table: _Table, line: _Line) -> float:

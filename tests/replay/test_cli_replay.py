@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,37 @@ def test_the_document_has_every_curve(run: Run, tmp_path: Path) -> None:
     assert (first["configs"], first["failed"], first["missing"]) == (6, 2, 4)
     assert len(first["seeds"]) == 5
     assert first["seeds"][0]["over_optimum"][-1] == 1.0
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_searched(
+    run: Run, tmp_path: Path
+) -> None:
+    write(tmp_path)
+    index = json.loads((tmp_path / "index.json").read_text())
+    index |= {"bad": {**index["toy"], "file": "bad.csv"}}
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    (tmp_path / "bad.csv").write_text("depth,status,time_ms\n1,ok,soon\n")
+    gone = tmp_path / "gone.csv"
+    shown = run("replay", tmp_path, gone, "--budget", 6, "--seeds", 1, "--json")
+    assert shown.code == 0
+    assert [each["name"] for each in shown.document["recordings"]] == ["toy"]
+    named = [line for line in shown.err.splitlines() if "left out: " in line]
+    assert [("bad.csv" in line, "gone.csv" in line) for line in named] == [
+        (True, False),
+        (False, True),
+    ]
+    assert len(shown.document["left_out"]) == 2
+    (tmp_path / "toy.csv").unlink()
+    refused = run("replay", tmp_path, gone)
+    assert refused.code == 2
+    assert all(name in refused.err for name in ("toy.csv", "bad.csv", "gone.csv"))
+
+
+def test_a_folder_without_recordings_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "index.json").write_text("{}")
+    refused = run("replay", tmp_path)
+    assert refused.code == 2
+    assert "names no recording" in refused.err
 
 
 def test_where_nothing_ran_there_is_no_ratio(run: Run, tmp_path: Path) -> None:

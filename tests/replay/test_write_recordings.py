@@ -68,6 +68,17 @@ def test_what_was_measured_is_read_back(tmp_path: Path) -> None:
     assert replay(cold, budget=9, seeds=1).mean(9) == 1.0
 
 
+def test_tunables_that_are_true_or_false_are_read_back(tmp_path: Path) -> None:
+    yes, no = {"tile": 64, "fast_math": True}, {"tile": 64, "fast_math": False}
+    rows = [replace(FIRST, config=yes), replace(FIRST, id=2, config=no, median=9e-3)]
+    write_recordings(rows, tmp_path / "new")
+    (found,) = read_recordings(tmp_path / "new")
+    assert found.answer(Candidate("tiled", Config(yes))) == pytest.approx(3e-3)
+    assert found.answer(Candidate("tiled", Config(no))) == pytest.approx(9e-3)
+    (best,) = found.fastest(1)
+    assert best.config["fast_math"] is True
+
+
 def test_the_table_has_the_columns_of_a_recording(tmp_path: Path) -> None:
     write_recordings([FIRST], tmp_path / "new")
     index = json.loads((tmp_path / "new" / "index.json").read_text())
