@@ -50,11 +50,11 @@ def _read(places: Sequence[Path]) -> tuple[list[Recording], list[str]]:
             wrong.append(error)
     if not found and not wrong:
         raise UserError(f"{', '.join(map(str, places))}: the index names no recording.")
-    for error in wrong if found else wrong[:-1]:
-        say(f"left out: {error}")
+    for each in wrong if found else wrong[:-1]:
+        say(f"left out: {each}")
     if not found:
         raise wrong[-1]
-    return found, [str(error) for error in wrong]
+    return found, [str(each) for each in wrong]
 
 
 def _winners(elsewhere: Sequence[Path], recordings: Sequence[Recording]) -> list[Candidate]:
