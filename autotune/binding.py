@@ -35,7 +35,7 @@ class Binding:
     them that are residuals, which `hidden` marks. `writeable` is None where no array is
     read-only. `around` gives the context that a call needs, if any. `recording` tells whether a
     CUDA graph is being captured, which keeps no memory alive. `apart` keeps inputs apart from what
-    is written to.
+    is written to. `guard` raises for inputs that the library wants more of than a result.
     """
 
     library: Library
@@ -51,6 +51,7 @@ class Binding:
     writeable: Callable[[Any], bool] | None = None
     around: Around | None = None
     recording: Callable[[], bool] | None = None
+    guard: Callable[[Sequence[Any]], None] | None = None
 
 
 def bind(problem: Problem, device: Any, array: Any) -> Binding:
@@ -73,6 +74,11 @@ def _bound(problem: Problem, library: Library, kind: type, place: int | None) ->
     where: tuple[Any, ...] = ()
     around: Around | None = None
     recording: Callable[[], bool] | None = None
+    guard: Callable[[Sequence[Any]], None] | None = None
+    if library.name == "torch":
+        from autotune.cuda.tensors import gradient_guard
+
+        guard = gradient_guard(operation.name)
     if place is not None:
         from autotune.cuda import streams
 
@@ -105,6 +111,7 @@ def _bound(problem: Problem, library: Library, kind: type, place: int | None) ->
         writeable=library.writeable if place is None else None,
         around=around,
         recording=recording,
+        guard=guard,
     )
 
 

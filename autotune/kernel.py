@@ -123,8 +123,8 @@ class Kernel:
         or a tuple with every output, to write into. Residuals such as `lse` are returned only
         with `residuals=True`. `workspace` is an array of `workspace_bytes` bytes (uint8) for the
         temporaries. Inputs may overlap what is written to: such an input is copied first. Raises
-        ShapeError (a ValueError) naming what does not fit, CapturingError for a first call during
-        CUDA graph capture.
+        ShapeError (a ValueError) naming what does not fit, UserError for a tensor whose gradient
+        torch would record, CapturingError for a first call during CUDA graph capture.
         """
         binding = self._binding
         given = () if out is None else out if out.__class__ is tuple else (out,)
@@ -135,6 +135,8 @@ class Kernel:
                 options = {"residuals": residuals, "workspace": workspace, **scalars}
                 return run_on_views(self, inputs, out, **options)
             binding, given = self._checked(inputs, out, scalars)
+        if binding.guard is not None:
+            binding.guard(inputs)
         values = self._values(scalars) if scalars else self._scalars
         if workspace is not None:
             self._layout().check(binding.library, workspace, self.operation)

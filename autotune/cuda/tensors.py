@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from importlib import import_module
 from typing import Any
 
-from autotune.errors import ShapeError
+from autotune.errors import ShapeError, UserError
 from autotune.libraries import (
     VECTOR_BYTES,
     Carver,
@@ -121,6 +121,23 @@ def _form(tensor: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     return tuple(tensor.shape), tuple(tensor.stride()), tensor.element_size()
 
 
+def gradient_guard(operation: str) -> Callable[[Sequence[Any]], None]:
+    """A function that raises UserError for inputs whose gradient is to be recorded.
+
+    A kernel is no node of torch's graph: what depends on its result would silently lose it.
+    """
+    enabled = import_module("torch").is_grad_enabled
+
+    def guard(inputs: Sequence[Any]) -> None:
+        if enabled() and any(tensor.requires_grad for tensor in inputs):
+            raise UserError(
+                f"{operation}: an input requires a gradient, which kernels do not record; call "
+                "under torch.no_grad(), or with tensor.detach()."
+            )
+
+    return guard
+
+
 def as_numpy(tensor: Any) -> Any:
     """A CPU tensor's memory as a NumPy array."""
     torch: Any = import_module("torch")
@@ -142,6 +159,7 @@ def as_tensor(array: Any) -> Any:
 
 def run_on_views(kernel: Any, inputs: Sequence[Any], out: Any, **options: Any) -> Any:
     """Call a kernel of the CPU with tensors: on their memory, and its results as tensors."""
+    gradient_guard(kernel.operation)(inputs)
     given = out if out is None or isinstance(out, tuple | list) else (out,)
     workspace = options.pop("workspace", None)
     results = kernel(

@@ -55,6 +55,7 @@ class Tensor:
 
     def __init__(self, array: np.ndarray[Any, Any], dtype: DType, device: Device) -> None:
         self._array, self.dtype, self.device = array, dtype, device
+        self.requires_grad = False
 
     @property
     def shape(self) -> Size:
@@ -82,7 +83,7 @@ class Tensor:
         return Storage()
 
     def detach(self) -> Tensor:
-        return self
+        return Tensor(self._array, self.dtype, self.device)
 
     def double(self) -> Tensor:
         return Tensor(self._array.astype("f8"), torch_dtype("float64"), self.device)
@@ -119,7 +120,10 @@ def torch_dtype(name: str) -> DType:
 
 
 class FakeTorch(types.ModuleType):
-    """`streams` is torch's current stream by device; `made` counts the tensors with memory."""
+    """`streams` is torch's current stream by device; `made` counts the tensors with memory.
+
+    `recording` is whether gradients are.
+    """
 
     Tensor, Size = Tensor, Size
     float64, float32, float16, bfloat16, int16, uint8 = map(
@@ -131,6 +135,7 @@ class FakeTorch(types.ModuleType):
         super().__init__("torch")
         self.streams: dict[int, int] = {}
         self.made = 0
+        self.recording = True
         self.cuda = types.SimpleNamespace(
             ExternalStream=lambda pointer, device: (pointer, device.index),
             stream=self._on_stream,
@@ -149,6 +154,9 @@ class FakeTorch(types.ModuleType):
             yield
         finally:
             self.streams[place] = before
+
+    def is_grad_enabled(self) -> bool:
+        return self.recording
 
     def empty(self, shape: Any, dtype: DType = DType("float32"), device: Any = None) -> Tensor:
         self.made += 1

@@ -15,7 +15,7 @@ from gpu_kernels import Gpu, gpu_sum
 from autotune import asking, dispatch, serving
 from autotune.cuda import streams
 from autotune.device import local_cpu
-from autotune.errors import CapturingError, DeviceLostError, ShapeError
+from autotune.errors import CapturingError, DeviceLostError, ShapeError, UserError
 from autotune.lookup import forget
 
 
@@ -154,6 +154,22 @@ def test_torch_in_sixteen_bits(gpu: Any, torch: Any) -> None:
     tensors = [torch.on(x), torch.on(y)]
     total, peak = dispatch(gpu_sum, *tensors)(*tensors, residuals=True)
     assert (total.dtype, peak.dtype) == (torch.float16, torch.float32)
+
+
+@pytest.mark.parametrize("place", [0, None])
+def test_a_tensor_whose_gradient_would_be_lost_is_refused(
+    gpu: Any, torch: Any, place: int | None
+) -> None:
+    x, y = values()
+    tensors = [torch.on(x, place), torch.on(y, place)]
+    kernel = dispatch(gpu_sum, *tensors)
+    kernel(*tensors)
+    tensors[1].requires_grad = True
+    with pytest.raises(UserError, match="an input requires a gradient"):
+        kernel(*tensors)
+    kernel(tensors[0], tensors[1].detach())
+    torch.recording = False
+    kernel(*tensors)
 
 
 def test_cpu_tensors_run_on_their_memory(gpu: Any, torch: Any) -> None:
