@@ -107,7 +107,7 @@ def forward(trials: Trials) -> Rows:
 def arrangements(trials: Trials) -> Rows:
     """Forward plus backward: separate, fused, four and five passes, and what is faster."""
     sizes = [{**HEADS, "N": n} for n in doubling(64, 2048)]
-    return by_size(trials, "attention_train", sizes, (), budget=90.0)
+    return by_size(trials, "attention_train", sizes, (), budget=300.0)
 
 
 def decode(trials: Trials) -> Rows:
@@ -123,7 +123,7 @@ def decode(trials: Trials) -> Rows:
 def block(trials: Trials) -> Rows:
     """The transformer block with its gradients, parts at what dispatch serves untuned."""
     sizes = [{"B": 2, "N": n, "D": 64, "F": 256} for n in doubling(64, 4096)]
-    return by_size(trials, "transformer_block_train", sizes, ("parts",), budget=30.0)
+    return by_size(trials, "transformer_block_train", sizes, ("parts",), budget=60.0)
 
 
 _START = """

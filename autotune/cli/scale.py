@@ -77,7 +77,8 @@ def scale(
 
     All sizes in one process, each variant with its fastest known config or its default. The local
     exponent between neighbouring sizes stands beside that of the predicted bytes and flops, and
-    jumps beyond both are named. First calls and compiling are shown apart.
+    jumps beyond both are named. First calls and compiling are shown apart. What needs more memory
+    than is left is skipped, and no further size is begun once the budget is used up.
     """
     from autotune.cli import sweeping
     from autotune.cli.selection import load_registry, measuring_device

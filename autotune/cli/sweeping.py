@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from autotune.campaign.budget import parse_budget
-from autotune.candidates import candidate_of_variant, served_candidate
+from autotune.candidates import candidate_of_variant, runnable_config, served_candidate
 from autotune.cli.answer import Answer, say
 from autotune.cli.selection import find_operation, flag_values
 from autotune.device import Device
@@ -17,12 +17,13 @@ from autotune.model.space import concerns
 from autotune.modes import require_mode
 from autotune.registry import registry
 from autotune.report.scaling import (
+    not_measured,
     scale_blocks,
     scale_document,
     threads_blocks,
     threads_document,
 )
-from autotune.scaling import sweep_sizes, sweep_threads, varied
+from autotune.scaling import Curve, SweepStopped, sweep_sizes, sweep_threads, varied
 from autotune.scaling.sweep import settings_of
 from autotune.trials import Trials, trials_on
 from autotune.worker.protocol import Mode
@@ -57,15 +58,28 @@ def scale(
         dtype=dtype or operation.dtypes[0],
         flags=flag_values(operation, settings),
     )
-    variants = _variants(operation, sized[0][1], how)
+    variants = _variants(operation, [problem for _, problem in sized], how)
+    code = 0
     with _trials(how, "scale") as trials:
-        curves = sweep_sizes(
-            trials, sized, variants, budget=budget, say=lambda text: say(f"{dim}={text}")
-        )
+        try:
+            curves = sweep_sizes(
+                trials, sized, variants, budget=budget, say=lambda text: say(f"{dim}={text}")
+            )
+        except SweepStopped as stopped:
+            curves, code = stopped.curves, 130
     if not any(point.samples for curve in curves for point in curve.points):
-        raise CampaignError(f"no variant of {operation.name} could be measured at any size.")
-    return Answer(
-        scale_blocks(dim, sized, curves, how.mode), scale_document(dim, sized, curves, how.mode)
+        raise KeyboardInterrupt if code else _nothing_measured(operation, curves)
+    if code:
+        say("stopped by Ctrl-C; what was measured until then is shown and kept.")
+    document = scale_document(dim, sized, curves, how.mode)
+    return Answer(scale_blocks(dim, sized, curves, how.mode), document, code)
+
+
+def _nothing_measured(operation: Operation, curves: Sequence[Curve]) -> CampaignError:
+    """With the reason of each variant at the smallest size."""
+    reasons = [f"{curve.variant} at {text}" for curve in curves for text in not_measured(curve)[:1]]
+    return CampaignError(
+        f"no variant of {operation.name} could be measured at any size: {'; '.join(reasons)}."
     )
 
 
@@ -89,17 +103,28 @@ def _trials(how: How, command: str) -> AbstractContextManager[Trials]:
     return trials_on(how.device, command=command, mode=mode, waiting=say)
 
 
-def _variants(operation: Operation, problem: Problem, how: How) -> Sequence[Variant]:
-    """Those that were named, or all for the device and the dtype."""
+def _variants(operation: Operation, problems: Sequence[Problem], how: How) -> Sequence[Variant]:
+    """Those that were named, or all for the device and the dtype.
+
+    Raises UserError, with the reason, for one that is named and can run at no size.
+    """
     if how.variants:
-        return [registry.variant(operation, name) for name in dict.fromkeys(how.variants)]
-    every = registry.variants(operation)
-    found = [each for each in every if concerns(each, problem, how.device.kind)]
+        return [_named(operation, name, problems, how) for name in dict.fromkeys(how.variants)]
+    every, smallest = registry.variants(operation), problems[0]
+    found = [each for each in every if concerns(each, smallest, how.device.kind)]
     if not found:
         raise UserError(
-            f"{operation.name} has no variant for {how.device.kind} and {problem.dtype}."
+            f"{operation.name} has no variant for {how.device.kind} and {smallest.dtype}."
         )
     return found
+
+
+def _named(operation: Operation, name: str, problems: Sequence[Problem], how: How) -> Variant:
+    variant = registry.variant(operation, name)
+    if all(runnable_config(variant, each, how.device)[0] is None for each in problems):
+        _, why = runnable_config(variant, problems[0], how.device)
+        raise UserError(f"{name} cannot run {problems[0]} on {how.device.label}: {why}.")
+    return variant
 
 
 def _candidate(problem: Problem, how: How) -> Candidate:

@@ -26,6 +26,8 @@ type_names = {
     "fp64": "float64",
 }
 
+_KNOWN = ("float64", "float32", "float16", "bfloat16")
+
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
@@ -225,7 +227,7 @@ def canonical_dtype(dtype: object) -> str:
         if dtype is None:
             raise TypeError
     except (TypeError, ValueError, SyntaxError):
-        raise UnknownNameError("dtype", str(dtype), ("float64", "float32", "float16")) from None
+        raise UnknownNameError("dtype", str(dtype), _KNOWN) from None
     if not resolved.isnative:
         raise ShapeError(f"dtype {dtype!r} is not in this machine's byte order; convert it first.")
     return str(resolved.name)

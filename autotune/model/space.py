@@ -86,12 +86,17 @@ def too_large(
 ) -> str | None:
     """Why a config cannot fit the memory of a device that tells how much it has, or None."""
     memory = machine.limits.get("device_memory")
-    arrays = (*problem.operation.inputs, *problem.operation.fresh_outputs)
-    needed = sum(problem.nbytes(each.dims, each.dtype) for each in arrays)
-    needed += workspace_bytes(variant, problem, config)
+    needed = needed_bytes(variant, problem, config)
     if memory is None or needed <= memory:
         return None
     return f"needs {needed} bytes at this size (the device has {memory})"
+
+
+def needed_bytes(variant: Variant, problem: Problem, config: Mapping[str, Any]) -> int:
+    """The bytes of inputs, outputs and workspace together."""
+    arrays = (*problem.operation.inputs, *problem.operation.fresh_outputs)
+    held = sum(problem.nbytes(each.dims, each.dtype) for each in arrays)
+    return held + workspace_bytes(variant, problem, config)
 
 
 def default_config(variant: Variant, problem: Problem, machine: Machine) -> Config | None:

@@ -16,7 +16,13 @@ SECONDS = 120.0
 """A compiler that takes longer is given up."""
 
 _PLACE = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):")
-_BLAME = re.compile(r"\b(?:error|undefined reference)\b", re.IGNORECASE)
+_BLAME = re.compile(
+    r"\b(?:error|undefined reference)\b|^\S*\bld(?:\.\w+)?: (?!warning|skipping).*[^:]$",
+    re.IGNORECASE,
+)
+_SUMMARY = re.compile(r"\bld returned \d+ exit status|\blinker command failed")
+"""What compilers say of a linker whose own lines, before it, tell the cause."""
+
 _ERROR = re.compile(r"(?:fatal )?error: ", re.IGNORECASE)
 
 
@@ -38,18 +44,19 @@ def build_library(source: Path, compiler: Compiler, options: Sequence[str]) -> b
         compiled, linked = Path(folder) / "kernel.o", Path(folder) / "kernel.so"
         where = f"{source.name} does not compile ({compiler.name} {' '.join(options[:2])})"
         given = [*options, "-fPIC", "-fopenmp", "-c", str(source), "-o", str(compiled)]
-        _run([compiler.path, *given], folder, where)
+        _run([compiler.path, *given], compiled, where)
         where = f"{source.name} does not link ({compiler.name})"
         given = ["-shared", "-fopenmp", "-Wl,-z,defs", str(compiled), "-o", str(linked), "-lm"]
-        _run([compiler.path, *given], folder, where)
+        _run([compiler.path, *given], linked, where)
         return linked.read_bytes()
 
 
-def _run(command: Sequence[str], folder: str, failure: str) -> None:
+def _run(command: Sequence[str], product: Path, failure: str) -> None:
+    """Run a compiler that is to write `product`."""
     try:
         done = subprocess.run(
             command,
-            cwd=folder,  # where Fortran leaves its module files
+            cwd=product.parent,  # where Fortran leaves its module files
             capture_output=True,
             text=True,
             errors="replace",
@@ -64,6 +71,11 @@ def _run(command: Sequence[str], folder: str, failure: str) -> None:
     if done.returncode:
         log = done.stdout + done.stderr
         raise BuildError(f"{failure}: {first_error(log, done.returncode)}", log)
+    if not product.exists() or not product.stat().st_size:
+        raise BuildError(
+            f"{failure}: {command[0]} ended without an error and wrote nothing; "
+            f"reinstall what it belongs to."
+        )
 
 
 def first_error(log: str, status: int) -> str:
@@ -72,7 +84,7 @@ def first_error(log: str, status: int) -> str:
     GCC and clang put the place before the error in one line, gfortran some lines above it.
     """
     for place, line in _placed(log):
-        if _BLAME.search(line):
+        if _BLAME.search(line) and not _SUMMARY.search(line):
             text = _ERROR.split(line, maxsplit=1)[-1].strip()
             return f"{place}: {text}" if place else text
     said = next((line.strip() for line in log.splitlines() if line.strip()), "")

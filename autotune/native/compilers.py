@@ -35,24 +35,25 @@ class Compiler:
 
 
 def find(name: str) -> Compiler | None:
-    """The compiler of that name on the PATH; None where it is not, or does not run."""
-    path = shutil.which(name)
-    if path is None:
-        return None
-    try:
-        status = os.stat(path)  # noqa: PTH116 (asked for each look at what is available)
-    except OSError:
-        return None
-    version = _version(path, status.st_mtime_ns, status.st_size)
-    return Compiler(name, path, version) if version else None
+    """The compiler of that name on the PATH; None where it is not, or does not work."""
+    path, version, trouble = _look(name)
+    return Compiler(name, path, version) if path and not trouble else None
 
 
 def the_compiler(name: str) -> Compiler:
-    """The compiler of that name; raises AutotuneError with the package to install."""
+    """The compiler of that name; raises AutotuneError with what to install."""
     found = find(name)
     if found is None:
-        raise AutotuneError(f"{name} is not on the PATH; install the package {name}.")
+        raise AutotuneError(f"{_why_not(name)}.")
     return found
+
+
+def _why_not(name: str) -> str:
+    """Why a compiler that is not found cannot be used, and what to install."""
+    path, _, trouble = _look(name)
+    if path:
+        return f"{name} at {path} does not work ({trouble}); reinstall the package {name}"
+    return f"{name} is not on the PATH; install the package {name}"
 
 
 def found_for(language: Language) -> tuple[str, ...]:
@@ -68,10 +69,14 @@ def missing(language: Language) -> str | None:
     """Why nothing in a language can be built here, and what to install; None if it can."""
     if found_for(language):
         return None
+    for name in COMPILERS[language]:
+        path, _, trouble = _look(name)
+        if trouble:
+            return _why_not(name)
+        if path:
+            beside = OPENMP_C[name]
+            return f"{name} is here without the C compiler beside it: {_why_not(beside)}"
     default = COMPILERS[language][0]
-    if find(default) is not None:
-        beside = OPENMP_C[default]
-        return f"{default} is here without the C compiler beside it; install the package {beside}"
     return f"no {_SPELLED[language]} compiler is on the PATH; install the package {default}"
 
 
@@ -88,9 +93,21 @@ def compiler_versions() -> dict[str, str]:
     }
 
 
+def _look(name: str) -> tuple[str, str, str]:
+    """The file of that name on the PATH, its version, and why it does not work; "" for none."""
+    path = shutil.which(name)
+    if path is None:
+        return "", "", ""
+    try:
+        status = os.stat(path)  # noqa: PTH116 (asked for each look at what is available)
+    except OSError:
+        return "", "", ""
+    return path, *_version(path, status.st_mtime_ns, status.st_size)
+
+
 @lru_cache(maxsize=32)
-def _version(path: str, _changed: int, _size: int) -> str:
-    """The first line of `--version`; an empty text when the command fails."""
+def _version(path: str, _changed: int, _size: int) -> tuple[str, str]:
+    """The first line of `--version`, and why the command does not work, or ""."""
     try:
         done = subprocess.run(
             [path, "--version"],
@@ -99,8 +116,16 @@ def _version(path: str, _changed: int, _size: int) -> str:
             errors="replace",
             timeout=_SECONDS,
             env={**os.environ, "LC_ALL": "C"},
-            check=True,
+            check=False,
         )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return next(iter(done.stdout.splitlines()), Path(path).name).strip()
+    except subprocess.TimeoutExpired:
+        return "", f"--version had no answer in {_SECONDS:.0f} s"
+    except (OSError, subprocess.SubprocessError) as error:
+        return "", str(error)
+    if done.returncode:
+        return "", f"--version ended with {_ending(done.returncode)}"
+    return next(iter(done.stdout.splitlines()), Path(path).name).strip(), ""
+
+
+def _ending(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"exit status {status}"

@@ -75,6 +75,7 @@ def prediction_document(
             "measured": ceilings.measured,
             "toolchain": dict(ceilings.toolchain),
             "rates": dict(ceilings.rates),
+            "disturbed": list(ceilings.disturbed),
         },
         "variants": [_variant_document(problem, each) for each in found],
         "skipped": dict(skipped),
@@ -115,6 +116,7 @@ def prediction_blocks(
     blocks: list[Block] = [
         Heading(f"{short_problem(problem)}  on {document['device_label']}"),
         Facts(tuple(_facts(document))),
+        *_busy(document["ceilings"]["disturbed"]),
     ]
     variants = document["variants"]
     if not variants:
@@ -142,6 +144,16 @@ def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         if shown:
             rows.append((unit, f"{', '.join(shown)} GFLOP/s"))
     return rows
+
+
+def _busy(reasons: Sequence[str]) -> list[Block]:
+    """That the ceilings are too low, and how to get others."""
+    if not reasons:
+        return []
+    return [
+        f"These ceilings were taken on a busy machine ({'; '.join(reasons)}) and are not kept: "
+        "the next `autotune predict` takes them again, as --measure does."
+    ]
 
 
 def _published(document: Mapping[str, Any]) -> list[Block]:

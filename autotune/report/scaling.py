@@ -30,7 +30,7 @@ def scale_blocks(
     ]
     for curve in curves:
         blocks += [curve.variant, _curve_table(dim, curve)]
-        blocks += [f"  not measured at {text}" for text in _left_out(curve)]
+        blocks += [f"  not measured at {text}" for text in not_measured(curve)]
         blocks.append("")
     jumps = [
         _jump_text(dim, curve, step)
@@ -142,7 +142,8 @@ def _time(point: Point) -> str:
     return units.seconds(interval.median) + ("~" if point.status == "disturbed" else "")
 
 
-def _left_out(curve: Curve) -> list[str]:
+def not_measured(curve: Curve) -> list[str]:
+    """The sizes without a time, each with the reason."""
     failed = [f"{p.size}: {p.status}, {p.reason}" for p in curve.points if not p.samples]
     return [*failed, *curve.left_out]
 

@@ -18,13 +18,15 @@ class Ceilings:
 
     `read` and `copy` are bytes by the whole device (a copy's read and written), `read alone` by one
     core or multiprocessor; "matrix float32" and the like are floating-point operations by the whole
-    device. `toolchain` are the versions they were measured with.
+    device. `toolchain` are the versions they were measured with; `disturbed` says in words what a
+    busy machine did to them, and such ones are not kept.
     """
 
     device: str
     measured: str
     toolchain: Mapping[str, str]
     rates: Mapping[str, float]
+    disturbed: tuple[str, ...] = ()
 
     @classmethod
     def from_row(cls, row: CeilingsRow) -> Ceilings:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,17 @@ from autotune.device.threads import ThreadSettings, prepare
 from autotune.errors import UserError
 from autotune.eviction import UNKNOWN_CACHE_BYTES, one_thread
 from autotune.roofline.loops import CHAIN, loops
+from autotune.roofline.quiet import better
 
 EXCESS = 2.0
 """Bytes swept over bytes of last-level cache."""
 
-SAMPLES = 5
+ROUNDS = 5
 SAMPLE_SECONDS = 0.03
 """Of arithmetic: short samples meet clocks that have not risen yet."""
+
+REST_SECONDS = 0.05
+"""Threads of OpenBLAS spin for some 30 ms after their work, on CPUs that the next sample needs."""
 
 SQUARE = 1536
 """Rows of the matrices that BLAS multiplies."""
@@ -31,21 +35,30 @@ SQUARE = 1536
 DTYPES = ("float32", "float64")
 
 Work = Callable[[int], object]
+Probe = Callable[[], float]
+"""Takes one sample of a rate."""
 
 
 def measure_cpu(device: Device) -> dict[str, float]:
-    """Rates per second: see `Ceilings`. The best of some samples, each by one thread per core."""
+    """Rates per second: see `Ceilings`. The best of some rounds, each a sample of every rate.
+
+    In rounds, what disturbs for a moment spoils a sample of a few rates, not all samples of one.
+    """
     if not isinstance(device, CpuDevice):
         raise UserError(f"{device.label} is no CPU of this machine.")
     team = _Team(place(device.topology, device.max_threads, "spread"))
+    found: dict[str, float] = {}
     try:
-        found = _memory(team, device.last_level_cache_bytes or UNKNOWN_CACHE_BYTES)
+        probes = _memory(team, device.last_level_cache_bytes or UNKNOWN_CACHE_BYTES)
         for dtype in DTYPES:
-            found |= _loops(team, dtype)
+            probes |= _loops(team, dtype)
+        for dtype in DTYPES:
+            probes[f"matrix {dtype}"] = _product(dtype, device.max_threads)
+        for _ in range(ROUNDS):
+            found = better(found, {name: sample() for name, sample in probes.items()})
+            time.sleep(REST_SECONDS)
     finally:
         team.close()
-    for dtype in DTYPES:
-        found[f"matrix {dtype}"] = _products(dtype, device.max_threads)
     return found
 
 
@@ -58,26 +71,23 @@ class _Team:
 
     def run(self, work: Work) -> float:
         """Seconds that all threads take for `work(number of the thread)`, from first to last."""
-        started = perf_counter()
+        started = time.perf_counter()
         for each in [pool.submit(work, i) for i, pool in enumerate(self._pools)]:
             each.result()
-        return perf_counter() - started
+        return time.perf_counter() - started
 
     def first(self, work: Callable[[], object]) -> float:
         """Seconds that the first thread takes alone."""
-        started = perf_counter()
+        started = time.perf_counter()
         self._pools[0].submit(work).result()
-        return perf_counter() - started
-
-    def best(self, work: Work) -> float:
-        return min(self.run(work) for _ in range(SAMPLES))
+        return time.perf_counter() - started
 
     def close(self) -> None:
         for pool in self._pools:
             pool.shutdown()
 
 
-def _memory(team: _Team, cache_bytes: int) -> dict[str, float]:
+def _memory(team: _Team, cache_bytes: int) -> dict[str, Probe]:
     """Reading and copying arrays that no cache holds; each thread its own part, touched by it."""
     share = int(EXCESS * cache_bytes) // team.size // 16 * 16
     parts: list[Array] = [np.empty(0)] * team.size
@@ -99,40 +109,48 @@ def _memory(team: _Team, cache_bytes: int) -> dict[str, float]:
     total(parts[0][:64])  # compiles
     swept = share * team.size
     return {
-        "read": swept / team.best(lambda i: total(parts[i])),
-        "copy": swept / team.best(copy),
-        "read alone": swept / min(team.first(read_all) for _ in range(SAMPLES - 2)),
+        "read": lambda: swept / team.run(lambda i: total(parts[i])),
+        "copy": lambda: swept / team.run(copy),
+        "read alone": lambda: swept / team.first(read_all),
     }
 
 
-def _loops(team: _Team, dtype: str) -> dict[str, float]:
+def _loops(team: _Team, dtype: str) -> dict[str, Probe]:
     """Multiply-adds with operands from the nearest cache, and in registers."""
     made = loops(dtype)
     rows = [(np.ones(512, dtype), np.ones(512, dtype)) for _ in range(team.size)]
     return {
-        f"loop {dtype}": 2 * 512 * _rounds_per_second(team, made.multiply_add, rows),
-        f"vector {dtype}": 2 * 512 * CHAIN * _rounds_per_second(team, made.chain, rows),
+        f"loop {dtype}": _in_rounds(team, made.multiply_add, rows, 2.0 * 512),
+        f"vector {dtype}": _in_rounds(team, made.chain, rows, 2.0 * 512 * CHAIN),
     }
 
 
-def _rounds_per_second(team: _Team, kernel: Callable[..., Any], rows: Sequence[Any]) -> float:
-    """Rounds of a loop by all threads; so many in a row that a sample takes its time."""
+def _in_rounds(
+    team: _Team, kernel: Callable[..., Any], rows: Sequence[Any], operations: float
+) -> Probe:
+    """Operations per second of a loop by all threads; so many rounds that a sample takes its time.
+
+    `operations` are those of one thread in one round.
+    """
     kernel(*rows[0], 1)  # compiles
     rounds = 1
     while team.first(partial(kernel, *rows[0], rounds)) < SAMPLE_SECONDS:
         rounds *= 2
-    return team.size * rounds / team.best(lambda i: kernel(*rows[i], rounds))
+    work = operations * team.size * rounds
+    return lambda: work / team.run(lambda i: kernel(*rows[i], rounds))
 
 
-def _products(dtype: str, threads: int) -> float:
+def _product(dtype: str, threads: int) -> Probe:
     """Operations per second of a product of square matrices by NumPy's BLAS."""
     random: Any = np.random.default_rng(0)
     left, right = (random.standard_normal((SQUARE, SQUARE)).astype(dtype) for _ in range(2))
     out = np.empty_like(left)
-    times = []
-    with prepare(ThreadSettings(threads, blas="parallel", numba=False)):
-        for _ in range(SAMPLES + 1):
-            started = perf_counter()
+
+    def sample() -> float:
+        with prepare(ThreadSettings(threads, blas="parallel", numba=False)):
+            started = time.perf_counter()
             np.matmul(left, right, out=out)
-            times.append(perf_counter() - started)
-    return 2.0 * SQUARE**3 / min(times)
+            return 2.0 * SQUARE**3 / (time.perf_counter() - started)
+
+    sample()  # wakes its threads
+    return sample

@@ -10,6 +10,7 @@ from autotune.errors import AutotuneError, UserError
 from autotune.lock import device_lock
 from autotune.rates import Rates
 from autotune.roofline.ceilings import Ceilings, rates_from
+from autotune.roofline.quiet import contradictions, taken
 from autotune.store import device_row, kept_ceilings, open_tuning_db
 from autotune_tuning_db import StoreError, utc_now
 
@@ -28,21 +29,25 @@ def ceilings_of(
 ) -> Ceilings:
     """The kept ceilings of a local device; measured now where there are none.
 
-    Also with `measure`, and when the toolchain is another than theirs. That takes some seconds
-    and holds the device's lock; `say` is told. What cannot be kept is returned all the same, with a
-    warning. Raises UserError for a kind of device that cannot be measured.
+    Also with `measure`, when the toolchain is another than theirs, and when they contradict each
+    other. That takes some seconds and holds the device's lock; `say` is told. Those of a busy
+    machine are returned with what disturbed them and not kept: older ones stay, and the next call
+    measures again. What cannot be kept is returned all the same, with a warning. Raises UserError
+    for a kind of device that cannot be measured.
     """
     from autotune.fingerprint import toolchain
 
     versions = toolchain(device.kind)
     row = None if measure else kept_ceilings(device.identity)
-    if row is not None and dict(row.toolchain) == versions:
+    if row is not None and dict(row.toolchain) == versions and not contradictions(row.rates):
         return Ceilings.from_row(row)
     take = _measurer(device)
     with device_lock(device.lock_name, waiting=say):
         say(f"measuring what {device.label} can do at best, a few seconds")
-        rates = take(device)
-    found = Ceilings(device.identity, utc_now(), versions, rates)
+        measured = taken(device, take)
+    found = Ceilings(device.identity, utc_now(), versions, measured.rates, measured.disturbed)
+    if found.disturbed:
+        return found
     try:
         with open_tuning_db() as store:
             store.add_device(device_row(device))

@@ -2,13 +2,21 @@
 
 from autotune.scaling.exponents import Point, Step, steps
 from autotune.scaling.sizes import varied
-from autotune.scaling.sweep import Curve, Setting, Swept, sweep_sizes, sweep_threads
+from autotune.scaling.sweep import (
+    Curve,
+    Setting,
+    SweepStopped,
+    Swept,
+    sweep_sizes,
+    sweep_threads,
+)
 
 __all__ = [
     "Curve",
     "Point",
     "Setting",
     "Step",
+    "SweepStopped",
     "Swept",
     "steps",
     "sweep_sizes",

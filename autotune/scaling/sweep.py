@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from autotune import units
 from autotune.candidates import fastest_measured, runnable_config
 from autotune.device import CpuDevice, Device
 from autotune.device.placement import place
+from autotune.device.room import memory_left
 from autotune.errors import UserError
 from autotune.model import Candidate, Config, Problem, Variant
 from autotune.model.problem import Value
-from autotune.model.space import inadmissible, nearest_config
+from autotune.model.space import inadmissible, nearest_config, needed_bytes, too_large
 from autotune.model.traits import predict
 from autotune.registry import registry
 from autotune.scaling.exponents import Point
@@ -31,6 +34,14 @@ class Curve:
     variant: str
     points: tuple[Point, ...]
     left_out: tuple[str, ...] = ()
+
+
+class SweepStopped(KeyboardInterrupt):
+    """Ctrl-C during a sweep over sizes; `curves` are what was measured until then."""
+
+    def __init__(self, curves: list[Curve]) -> None:
+        super().__init__()
+        self.curves = curves
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +86,72 @@ def sweep_sizes(
     """Measure each variant at each size, small sizes first, in one process.
 
     The config is the fastest one measured there before, or the default. A variant that fails at
-    a size is not tried at larger ones.
+    a size, or needs more memory there than is left, is not tried at larger ones; no further size is
+    begun once `budget` seconds are spent, compiling apart. Raises SweepStopped at Ctrl-C.
     """
-    seconds = _each(budget, len(sized) * len(variants))
-    curves: dict[str, list[Point]] = {variant.name: [] for variant in variants}
-    left_out: dict[str, list[str]] = {variant.name: [] for variant in variants}
-    given_up: set[str] = set()
-    for size, problem in sized:
-        for variant in variants:
-            config, why = runnable_config(variant, problem, trials.device)
-            if config is None or variant.name in given_up:
-                left_out[variant.name].append(f"{size}: {why or 'failed at a smaller size'}")
-                continue
-            config = fastest_measured(problem, trials.device, variant) or config
-            say(f"{size}: {variant.name}")
-            point = _measured(trials, size, problem, Candidate(variant.name, config), seconds)
-            curves[variant.name].append(point)
-            if not point.samples:
-                given_up.add(variant.name)
-    return [Curve(name, tuple(found), tuple(left_out[name])) for name, found in curves.items()]
+    curves = [_Curve(variant) for variant in variants]
+    spent = 0.0
+    try:
+        for number, (size, problem) in enumerate(sized):
+            seconds = _each(budget - spent, (len(sized) - number) * len(variants))
+            up = f"the budget of {units.duration(budget)} is used up" if spent >= budget else ""
+            for curve in curves:
+                config = curve.config_at(size, problem, trials.device, up if number else "")
+                if config is None:
+                    continue
+                say(f"{size}: {curve.variant.name}")
+                chosen = Candidate(curve.variant.name, config)
+                row = _row(trials, problem, chosen, seconds)
+                spent += row.wall_seconds - (row.compile_seconds or 0.0)
+                curve.add(_point(row, size, problem, chosen))
+    except KeyboardInterrupt:
+        raise SweepStopped([curve.done() for curve in curves]) from None
+    return [curve.done() for curve in curves]
+
+
+@dataclass(slots=True)
+class _Curve:
+    """A curve while it is measured; `given_up` is why larger sizes are not tried."""
+
+    variant: Variant
+    points: list[Point] = field(default_factory=list)
+    left_out: list[tuple[int, str]] = field(default_factory=list)
+    given_up: str = ""
+
+    def config_at(self, size: int, problem: Problem, device: Device, up: str) -> Config | None:
+        """The config to measure; None where there is none, for a reason that is kept, or `up`."""
+        config, why = runnable_config(self.variant, problem, device)
+        if config is not None and not self.given_up:
+            config = fastest_measured(problem, device, self.variant) or config
+            self.given_up = _no_room(self.variant, size, problem, config, device)
+        why = why or self.given_up or up
+        if why:
+            self.left_out.append((size, why))
+        return None if why else config
+
+    def add(self, point: Point) -> None:
+        """Take a point, if only as the last one."""
+        self.points.append(point)
+        self.given_up = "" if point.samples else "failed at a smaller size"
+
+    def done(self) -> Curve:
+        """With what is missing for one reason at several sizes in one text."""
+        missing = []
+        for why, group in itertools.groupby(self.left_out, key=lambda each: each[1]):
+            sizes = [size for size, _ in group]
+            last = f" to {sizes[-1]}" if len(sizes) > 1 else ""
+            missing.append(f"{sizes[0]}{last}: {why}")
+        return Curve(self.variant.name, tuple(self.points), tuple(missing))
+
+
+def _no_room(variant: Variant, size: int, problem: Problem, config: Config, device: Device) -> str:
+    """Why a candidate cannot fit the memory that is left, or ""."""
+    if device.kind != "cpu":
+        return too_large(variant, problem, config, device) or ""
+    needed, left = needed_bytes(variant, problem, config), memory_left()
+    if needed <= left:
+        return ""
+    return f"needs {units.size(needed)} at {size}, and {units.size(left)} of memory are left"
 
 
 def sweep_threads(
@@ -121,7 +179,8 @@ def sweep_threads(
             continue
         say(f"{setting.threads} threads {setting.placement}".rstrip())
         chosen = Candidate(variant.name, config)
-        points.append((setting, _measured(trials, setting.threads, problem, chosen, seconds)))
+        row = _row(trials, problem, chosen, seconds)
+        points.append((setting, _point(row, setting.threads, problem, chosen)))
     return Swept(variant.name, candidate.config, tuple(points), tuple(left_out))
 
 
@@ -169,11 +228,8 @@ def _no_place(device: Device, setting: Setting) -> str:
     return ""
 
 
-def _measured(
-    trials: Trials, size: int, problem: Problem, candidate: Candidate, seconds: float
-) -> Point:
-    row = trials.measure(problem, candidate, budget=seconds, precision=0.02, min_samples=8)
-    return _point(row, size, problem, candidate)
+def _row(trials: Trials, problem: Problem, candidate: Candidate, seconds: float) -> TrialRow:
+    return trials.measure(problem, candidate, budget=seconds, precision=0.02, min_samples=8)
 
 
 def _point(row: TrialRow, size: int, problem: Problem, candidate: Candidate) -> Point:

@@ -13,7 +13,7 @@ from autotune.device import local_cpu
 from autotune.fingerprint import fingerprint, toolchain
 from autotune.model import Problem
 from autotune.registry import registry
-from autotune.roofline import cpu, gpu
+from autotune.roofline import cpu, gpu, quiet
 from autotune.store import kept_ceilings, open_tuning_db
 from autotune_tuning_db import CeilingsRow, TrialRow, utc_now
 
@@ -180,6 +180,24 @@ def test_kept_ceilings_of_another_toolchain_are_taken_again(
     kept = kept_ceilings(identity)
     assert kept is not None
     assert kept.toolchain == toolchain()
+
+
+def test_ceilings_of_a_busy_machine_are_marked_and_taken_again(
+    run: Run, toy: str, measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = "other processes used 60% of the CPUs"
+    words = ("predict", "toy_scale", "--shape", 1024)
+    with monkeypatch.context() as patched:
+        patched.setattr(quiet, "disturbances", lambda samples, load: (busy,))
+        shown = run(*words)
+        assert f"were taken on a busy machine ({busy}) and are not kept" in shown.flat
+        assert "the next `autotune predict` takes them again, as --measure does" in shown.flat
+        assert run(*words, "--json").document["ceilings"]["disturbed"] == [busy]
+    before = len(measured)
+    assert run(*words, "--json").document["ceilings"]["disturbed"] == []
+    assert len(measured) == before + 1
+    assert "busy machine" not in run(*words).out
+    assert len(measured) == before + 1
 
 
 def test_on_a_gpu_its_variants_are_counted(

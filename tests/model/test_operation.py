@@ -97,6 +97,8 @@ def test_bfloat16_and_torch_spellings() -> None:
     for spelling in ("bf16", "bfloat16", "BFloat16", _TorchDtype("bfloat16")):
         assert canonical_dtype(spelling) == "bfloat16"
     assert canonical_dtype(_TorchDtype("float16")) == "float16"
+    with pytest.raises(UnknownNameError, match="known: bfloat16, float16, float32, float64"):
+        canonical_dtype("int7")
     with pytest.raises(UnknownNameError, match="quint8"):
         canonical_dtype(_TorchDtype("quint8"))
 

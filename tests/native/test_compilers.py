@@ -79,10 +79,37 @@ def test_versions_are_what_the_commands_say(path: Path) -> None:
 def test_a_fortran_compiler_needs_the_c_compiler_of_its_openmp(path: Path) -> None:
     install(path, "gfortran", "echo 'GNU Fortran 1.2.3'")
     assert missing("fortran") == (
-        "gfortran is here without the C compiler beside it; install the package gcc"
+        "gfortran is here without the C compiler beside it: gcc is not on the PATH; "
+        "install the package gcc"
     )
-    install(path, "gcc", "echo 'gcc 1.2.3'")
+    broken = install(path, "gcc", "exit 3")
+    lacking = missing("fortran")
+    assert lacking is not None
+    assert f"beside it: gcc at {broken} does not work" in lacking
+    install(path, "gcc", "echo 'gcc 1.2.3'; exit 0")
     assert missing("fortran") is None
+
+
+@pytest.mark.parametrize(
+    ("script", "trouble"),
+    [
+        ("exit 3", "--version ended with exit status 3"),
+        ("kill -9 $$", "--version ended with signal 9"),
+        ("exec /bin/sleep 60", "--version had no answer in 0 s"),
+    ],
+)
+def test_a_compiler_that_does_not_work_is_not_called_absent(
+    path: Path, monkeypatch: pytest.MonkeyPatch, script: str, trouble: str
+) -> None:
+    monkeypatch.setattr("autotune.native.compilers._SECONDS", 0.4)
+    file = install(path, "gcc", script)
+    told = f"gcc at {file} does not work ({trouble}); reinstall the package gcc"
+    assert missing("c") == told
+    with pytest.raises(AutotuneError) as caught:
+        the_compiler("gcc")
+    assert str(caught.value) == f"{told}."
+    install(path, "clang", "echo clang")
+    assert missing("c") is None
 
 
 def test_the_tunables_offer_what_is_here(path: Path) -> None:
@@ -117,6 +144,13 @@ LINKER = """/usr/bin/ld: kernel.o: in function `scale':
 scale.c:(.text+0x5): undefined reference to `absent'
 collect2: error: ld returned 1 exit status
 """
+NO_LIBRARY = """/usr/bin/ld: skipping incompatible /usr/lib32/libgomp.so when searching for -lgomp
+/usr/bin/ld: cannot find -lgomp: No such file or directory
+collect2: error: ld returned 1 exit status
+"""
+LLD = """ld.lld: error: unable to find library -lomp
+clang: error: linker command failed with exit code 1 (use -v to see invocation)
+"""
 
 
 @pytest.mark.parametrize(
@@ -125,6 +159,21 @@ collect2: error: ld returned 1 exit status
         (GCC, 1, "scale.c:12: unknown type name 'foo'"),
         (GFORTRAN, 1, "scale.f90:7: Symbol 'x' at (1) has no IMPLICIT type"),
         (LINKER, 1, "scale.c:(.text+0x5): undefined reference to `absent'"),
+        (NO_LIBRARY, 1, "/usr/bin/ld: cannot find -lgomp: No such file or directory"),
+        (LLD, 1, "unable to find library -lomp"),
+        (
+            "/usr/bin/ld: kernel.o: in function `f':\n/usr/bin/ld: final link failed: no space",
+            *(1, "/usr/bin/ld: final link failed: no space"),
+        ),
+        (
+            "x.o: file not recognized\ncollect2: error: ld returned 1 exit status\n",
+            *(1, "x.o: file not recognized"),
+        ),
+        (
+            "collect2: error: ld returned 1 exit status\n",
+            1,
+            "collect2: error: ld returned 1 exit status",
+        ),
         ("a.c:1:10: fatal error: no.h: No such file\n", 1, "a.c:1: no.h: No such file"),
         ("gcc: fatal error: cannot execute 'cc1'\n", 1, "cannot execute 'cc1'"),
         ("strange words\n", 1, "strange words"),
@@ -146,3 +195,16 @@ def test_a_compiler_that_hangs_or_is_gone_costs_a_build_error(
         build_library(source, Compiler("gcc", str(file), "1"), ("-O3",))
     with pytest.raises(BuildError, match="does not run"):
         build_library(source, Compiler("gcc", str(path / "absent"), "1"), ("-O3",))
+
+
+def test_a_compiler_that_writes_nothing_costs_a_build_error(path: Path) -> None:
+    source, file = path / "scale.c", install(path, "gcc", "exit 0")
+    with pytest.raises(BuildError) as caught:
+        build_library(source, Compiler("gcc", str(file), "1"), ("-O3",))
+    assert str(caught.value) == (
+        f"scale.c does not compile (gcc -O3): {file} ended without an error and wrote nothing; "
+        f"reinstall what it belongs to."
+    )
+    install(path, "gcc", 'case "$*" in *" -c "*) for o; do :; done; echo x > "$o";; esac')
+    with pytest.raises(BuildError, match=r"does not link \(gcc\): .* wrote nothing"):
+        build_library(source, Compiler("gcc", str(file), "1"), ("-O3",))

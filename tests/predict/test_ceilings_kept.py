@@ -16,7 +16,7 @@ from autotune.model import Problem
 from autotune.model.space import default_config
 from autotune.rates import CORE, nominal_rates
 from autotune.registry import registry
-from autotune.roofline import Ceilings, ceilings_of, cpu, device_rates, rates_from
+from autotune.roofline import Ceilings, ceilings_of, cpu, device_rates, quiet, rates_from
 from autotune.search import build_space
 from autotune.settings import settings
 from autotune.store import kept_ceilings, open_tuning_db
@@ -66,6 +66,84 @@ def test_another_toolchain_measures_again(measured: list[str]) -> None:
     keep(found(toolchain=toolchain() | {"numpy": "0.1"}))
     assert ceilings_of(CPU).toolchain == toolchain()
     assert len(measured) == 1
+
+
+BUSY = "other processes used 60% of the CPUs"
+
+
+def test_rates_of_a_busy_machine_are_marked_and_not_kept(
+    measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(found(RATES | {"read": 5e10}))
+    monkeypatch.setattr(quiet, "disturbances", lambda samples, load: (BUSY,))
+    busy = ceilings_of(CPU, measure=True)
+    assert (busy.rates, busy.disturbed) == (RATES, (BUSY,))
+    assert len(measured) == quiet.ATTEMPTS
+    older = ceilings_of(CPU)
+    assert (older.rates["read"], older.disturbed) == (5e10, ())
+
+
+def test_after_a_busy_machine_the_next_call_measures_again(
+    measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(quiet, "disturbances", lambda samples, load: (BUSY,))
+        assert ceilings_of(CPU).disturbed == (BUSY,)
+        assert kept_ceilings(CPU.identity) is None
+    assert ceilings_of(CPU).disturbed == ()
+    assert kept_ceilings(CPU.identity) is not None
+
+
+def test_a_disturbed_attempt_is_repeated_and_the_best_rates_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attempts = iter([RATES | {"copy": 4e10, "read": 1e10}, RATES])
+    loads = iter([(BUSY,), ()])
+    monkeypatch.setattr(cpu, "measure_cpu", lambda device: next(attempts))
+    monkeypatch.setattr(quiet, "disturbances", lambda samples, load: next(loads))
+    taken = ceilings_of(CPU)
+    assert (taken.rates, taken.disturbed) == (RATES | {"copy": 4e10}, ())
+
+
+@pytest.mark.parametrize(
+    ("rates", "told"),
+    [
+        ({"read": 10.9e9, "copy": 18.8e9, "read alone": 10e9}, []),
+        ({"read": 9.11e9, "copy": 26.3e9}, ["reading was slower than what a copy reads"]),
+        ({"read": 8.5e9, "copy": 16e9, "read alone": 15e9}, ["all workers together read slower"]),
+        ({"read": 19e9, "copy": 30e9, "read alone": 20e9}, []),
+        ({}, []),
+    ],
+)
+def test_rates_that_contradict_each_other(rates: dict[str, float], told: list[str]) -> None:
+    found = quiet.contradictions(rates)
+    assert len(found) == len(told)
+    assert all(each.startswith(text) for each, text in zip(found, told, strict=True))
+
+
+def test_kept_rates_that_contradict_each_other_are_taken_again(measured: list[str]) -> None:
+    keep(found(RATES | {"read": 9e9, "copy": 26e9}))
+    assert ceilings_of(CPU).rates == RATES
+    assert measured == [CPU.identity]
+
+
+def test_every_rate_is_sampled_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What disturbs for a moment spoils one round of all rates, not all samples of one."""
+    order: list[str] = []
+
+    def probe(name: str) -> cpu.Probe:
+        def sample() -> float:
+            order.append(name)
+            return float(len(order) % 7)
+
+        return sample
+
+    monkeypatch.setattr(cpu, "_memory", lambda team, nbytes: {"read": probe("read")})
+    monkeypatch.setattr(cpu, "_loops", lambda team, dtype: {dtype: probe(dtype)})
+    monkeypatch.setattr(cpu, "_product", lambda dtype, threads: probe(f"matrix {dtype}"))
+    assert set(cpu.measure_cpu(CPU)) == set(order[:5])
+    assert order == order[:5] * cpu.ROUNDS
+    assert max(cpu.measure_cpu(CPU).values()) == 6.0
 
 
 def test_what_cannot_be_kept_is_used_with_a_warning(measured: list[str]) -> None:

@@ -23,13 +23,21 @@ Seconds = Callable[[int, Job], float | str]
 
 @dataclass
 class FakeWorker:
-    """Every sample within half a percent of what the function says."""
+    """Every sample within half a percent of what the function says.
+
+    `wall` are the seconds that a job is said to take besides 1.5 for compiling. The job of number
+    `stopped` meets Ctrl-C.
+    """
 
     seconds: Seconds
+    wall: float = 0.0
+    stopped: int = 0
     jobs: list[Job] = field(default_factory=list)
 
     def measure(self, job: Job) -> Outcome:
         self.jobs.append(job)
+        if len(self.jobs) == self.stopped:
+            raise KeyboardInterrupt
         found = self.seconds(ProblemKey.parse(job.problem).dim("N"), job)
         if isinstance(found, str):
             return Outcome(found, "it did not work")  # type: ignore[arg-type]
@@ -43,6 +51,7 @@ class FakeWorker:
             high=interval.high,
             first_call_seconds=0.35,
             compile_seconds=1.5,
+            wall_seconds=self.wall + 1.5,
         )
 
     def check(self, job: Job) -> Outcome:

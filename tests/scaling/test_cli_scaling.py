@@ -11,7 +11,7 @@ from autotune.device import local_cpu
 
 
 def test_sizes_are_measured_in_one_process_and_reported(run: Run) -> None:
-    words = ("scale", "toy_cube", "--vary", "N=8:16", "--shape", "M=2", "--budget", "0.4s")
+    words = ("scale", "toy_cube", "--vary", "N=8:16", "--shape", "M=2", "--budget", "20s")
     ended = run(*words, "--variant", "plain", "--variant", "breaking", "--plugin", PLUGIN, "--json")
     assert ended.code == 0
     plain, breaking = ended.document["variants"]
@@ -66,4 +66,33 @@ def test_when_nothing_can_be_measured_the_code_is_3(run: Run) -> None:
     words = ("--vary", "N=16:32", "--shape", "M=2", "--variant", "breaking", "--plugin", PLUGIN)
     ended = run("scale", "toy_cube", *words)
     assert (ended.code, ended.out) == (3, "")
-    assert "no variant of toy_cube could be measured" in ended.err
+    assert "no variant of toy_cube could be measured at any size" in ended.err
+    assert "breaking at 16: failed, it did not work." in ended.err
+
+
+def test_a_named_variant_that_cannot_run_is_refused_with_the_reason(run: Run) -> None:
+    words = ("--vary", "N=32:64", "--shape", "M=2", "--plugin", PLUGIN)
+    ended = run("scale", "toy_cube", *words, "--variant", "small")
+    assert (ended.code, ended.out) == (2, "")
+    assert "small cannot run toy_cube" in ended.err
+    assert "needs N <= 16." in ended.err
+    ended = run(
+        *("scale", "decode", "--vary", "N=64:128", "--shape", "B=1,H=1,D=64"),
+        *("--device", "cpu", "--variant", "cuda_split"),
+    )
+    assert ended.code == 2
+    assert "runs on cuda, not on cpu" in ended.err
+
+
+def test_ctrl_c_shows_what_was_measured(run: Run, fake: FakeWorker) -> None:
+    words = ("scale", "toy_cube", "--shape", "M=2", "--variant", "plain", "--plugin", PLUGIN)
+    fake.stopped = 3
+    ended = run(*words, "--vary", "N=8:32", "--json")
+    assert ended.code == 130
+    assert "stopped by Ctrl-C; what was measured until then is shown and kept" in ended.err
+    (plain,) = ended.document["variants"]
+    assert [point["size"] for point in plain["points"]] == [8, 16]
+    fake.stopped = 4
+    ended = run(*words, "--vary", "N=8:32")
+    assert (ended.code, ended.out) == (130, "")
+    assert "stopped by Ctrl-C" in ended.err

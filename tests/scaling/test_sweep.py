@@ -15,7 +15,7 @@ from autotune.model import Candidate, Config, Problem
 from autotune.registry import registry
 from autotune.report.blocks import to_text
 from autotune.report.scaling import scale_blocks, scale_document, threads_blocks, threads_document
-from autotune.scaling import Setting, sweep_sizes, sweep_threads
+from autotune.scaling import Setting, SweepStopped, sweep, sweep_sizes, sweep_threads
 from autotune.worker.protocol import Job
 
 
@@ -71,6 +71,51 @@ def test_every_variant_is_measured_at_every_size_that_it_admits() -> None:
     }
     assert [job.problem for job in worker.jobs[:4]] == [sized()[0][1].key.text] * 4
     assert curves[0].points[0].first_call == 0.35
+
+
+def test_no_size_is_begun_after_the_budget() -> None:
+    worker = FakeWorker(square, wall=0.4)
+    curves = sweep_sizes(
+        trials(local_cpu(), worker),
+        [(n, problem(n)) for n in (8, 16, 32, 64)],
+        registry.variants("toy_cube")[:2],
+        budget=1.0,
+    )
+    for curve in curves:
+        assert [point.size for point in curve.points] == [8, 16]
+        assert curve.left_out == ("32 to 64: the budget of 1.0 s is used up",)
+    budgets = [job.budget for job in worker.jobs]
+    assert budgets == [0.125, 0.125, 0.1, 0.1]  # what was left, among what was to come
+
+
+def test_the_first_size_is_measured_whatever_the_budget() -> None:
+    worker = FakeWorker(square, wall=9.0)
+    variants = registry.variants("toy_cube")[:2]
+    curves = sweep_sizes(trials(local_cpu(), worker), sized(), variants, budget=0.1)
+    assert [[point.size for point in curve.points] for curve in curves] == [[8], [8]]
+
+
+def test_what_cannot_fit_the_memory_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "memory_left", lambda: 600)
+    worker = FakeWorker(square)
+    sizes = [(n, problem(n)) for n in (8, 16, 32, 10**12)]
+    (curve,) = sweep_sizes(
+        trials(local_cpu(), worker), sizes, registry.variants("toy_cube")[:1], budget=1.0
+    )
+    assert [point.size for point in curve.points] == [8, 16]
+    assert curve.left_out == (
+        "32 to 1000000000000: needs 1 KiB at 32, and 600 B of memory are left",
+    )
+
+
+def test_after_ctrl_c_there_is_what_was_measured() -> None:
+    worker = FakeWorker(square, stopped=4)
+    with pytest.raises(SweepStopped) as caught:
+        sweep_sizes(
+            trials(local_cpu(), worker), sized(), registry.variants("toy_cube")[:2], budget=1.0
+        )
+    sizes = [[point.size for point in curve.points] for curve in caught.value.curves]
+    assert sizes == [[8, 16], [8]]
 
 
 def test_what_was_measured_is_kept_in_the_store() -> None:
