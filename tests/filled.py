@@ -47,11 +47,11 @@ def keep(problem: Problem, *choices: Choice, device: str = "", **changes: Any) -
     return policy
 
 
-def measured(problem: Problem, choice: Choice) -> None:
+def measured(problem: Problem, choice: Choice, status: str = "ok", **changes: Any) -> None:
     """Put the trial of a choice into the store."""
     times = {"median": choice.seconds, "low": choice.low, "high": choice.high}
-    config = dict(choice.config)
-    lose(problem, choice.variant, "ok", "", config=config, samples=(choice.seconds,), **times)
+    given = {"config": dict(choice.config), "samples": (choice.seconds,), **times}
+    lose(problem, choice.variant, status, "", **(given | changes))
 
 
 def lose(problem: Problem, variant: str, status: str, reason: str, **changes: Any) -> None:
@@ -65,15 +65,13 @@ def lose(problem: Problem, variant: str, status: str, reason: str, **changes: An
                 problem=problem.key,
                 device=local_cpu().identity,
                 mode="cold",
-                stage="search",
                 variant=variant,
                 fingerprint=fingerprint(registered),
                 status=status,
-                started=utc_now(),
                 reason=reason,
                 toolchain={},
                 circumstances={},
-                **({"config": {}} | changes),
+                **({"config": {}, "stage": "search", "started": utc_now()} | changes),
             )
         )
 

@@ -121,6 +121,8 @@ def _filled(
 ) -> Entry:
     device = devices.get(entry.device)
     mine = winner_rows(entry.policy, rows) if entry.policy else []
+    # What `scale` or `accept` has measured since is no part of what the policy rests on.
+    rested = [row for row in mine if entry.policy and row.started <= entry.policy.created]
     compiled = [row.compile_seconds for row in mine if row.compile_seconds is not None]
     return replace(
         entry,
@@ -129,7 +131,7 @@ def _filled(
             *lost(entry.key, rows),
             *(skipped(entry.problem, device) if device else ()),
         ),
-        disturbed=bool(mine) and mine[-1].status == "disturbed",
+        disturbed=bool(rested) and rested[-1].status == "disturbed",
         compile_seconds=max(compiled, default=None),
         measured=any(row.status not in LOST for row in rows),
     )

@@ -150,6 +150,17 @@ def test_configs_that_went_wrong_are_told_beside_those_that_did_not(run: Run, to
     assert "wrong" not in run("show").flat
 
 
+def test_a_quiet_look_later_does_not_make_a_disturbed_policy_a_quiet_one(
+    run: Run, toy: str
+) -> None:
+    measured(toy_problem(), choice("flipped", 1e-3), status="disturbed")
+    keep(toy_problem(), choice("flipped", 1e-3))
+    measured(toy_problem(), choice("flipped", 1e-3), started="2999-01-01T00:00:00+00:00")
+    assert run("show", "--json").document[0]["disturbed"] is True
+    measured(toy_problem(), choice("flipped", 1e-3), started="2026-01-01T00:00:00+00:00")
+    assert run("show", "--json").document[0]["disturbed"] is False
+
+
 def test_explain_gives_no_interval_to_a_few_samples(run: Run, toy: str) -> None:
     keep(toy_problem(512), choice("flipped", 1e-3, samples=3))
     told = run("show", "toy_scale", "--shape", "512", "--explain").flat
