@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 from autotune.asking import Wish
 from autotune.device import Device
@@ -49,11 +48,23 @@ def runnable_config(
 
 def fastest_measured(problem: Problem, device: Device, variant: Variant) -> Config | None:
     """The variant's fastest config among those measured here that can still be run, or None."""
+    row = _fastest(problem, device, variant)
+    return Config(dict(row.config)) if row is not None else None
+
+
+def fastest_seconds(problem: Problem, device: Device, variant: Variant) -> float | None:
+    """What that config took; None for a variant that was not measured here."""
+    row = _fastest(problem, device, variant)
+    return _seconds(row) if row is not None else None
+
+
+def _fastest(problem: Problem, device: Device, variant: Variant) -> TrialRow | None:
     if not settings().database.exists():
         return None
     with open_tuning_db(readonly=True) as store:
         rows = store.trials(problem.key, device.identity)
-    return _fastest(row for row in rows if _counts(row, variant, problem, device))
+    counted = (row for row in rows if _counts(row, variant, problem, device))
+    return min(counted, key=_seconds, default=None)
 
 
 def _counts(row: TrialRow, variant: Variant, problem: Problem, device: Device) -> bool:
@@ -63,11 +74,6 @@ def _counts(row: TrialRow, variant: Variant, problem: Problem, device: Device) -
         and row.stage != "profile"
         and inadmissible(variant, problem, row.config, device) is None
     )
-
-
-def _fastest(rows: Iterable[TrialRow]) -> Config | None:
-    best = min(rows, key=_seconds, default=None)
-    return Config(dict(best.config)) if best is not None else None
 
 
 def _seconds(row: TrialRow) -> float:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from autotune.campaign.budget import parse_budget
-from autotune.candidates import candidate_of_variant, runnable_config, served_candidate
+from autotune.candidates import candidate_of_variant, runnable_config
 from autotune.cli.answer import Answer, say
 from autotune.cli.selection import find_operation, flag_values
 from autotune.device import Device
@@ -25,6 +25,7 @@ from autotune.report.scaling import (
 )
 from autotune.scaling import Curve, SweepStopped, sweep_sizes, sweep_threads, varied
 from autotune.scaling.sweep import settings_of
+from autotune.scaling.threaded import threaded_candidate
 from autotune.trials import Trials, trials_on
 from autotune.worker.protocol import Mode
 
@@ -128,6 +129,9 @@ def _named(operation: Operation, name: str, problems: Sequence[Problem], how: Ho
 
 
 def _candidate(problem: Problem, how: How) -> Candidate:
+    """The variant that was named, or the one whose threads tell most, which is said."""
     if how.variants:
         return candidate_of_variant(problem, how.device, how.variants[0])
-    return served_candidate(problem, how.device, how.mode)
+    candidate, grounds = threaded_candidate(problem, how.device, how.mode)
+    say(f"{grounds}.")
+    return candidate

@@ -15,7 +15,8 @@ VariantName = Annotated[
     typer.Option(
         "--variant",
         metavar="NAME",
-        help="A variant with a tunable `threads` (default: the one that dispatch serves).",
+        help="A variant with a tunable `threads` (default: the one that dispatch serves or, if its "
+        "threads cannot vary, the fastest whose can).",
         show_default=False,
     ),
 ]

@@ -173,7 +173,7 @@ def sweep_threads(
     points: list[tuple[Setting, Point]] = []
     left_out: list[tuple[Setting, str]] = []
     for setting in settings:
-        config, why = _config_at(problem, variant, candidate.config, setting, trials.device)
+        config, why = config_at(problem, variant, candidate.config, setting, trials.device)
         if config is None:
             left_out.append((setting, why))
             continue
@@ -201,7 +201,7 @@ def _values(variant: Variant, name: str, device: Device) -> Iterable[Value]:
     return tunable.values(device)
 
 
-def _config_at(
+def config_at(
     problem: Problem, variant: Variant, config: Config, setting: Setting, device: Device
 ) -> tuple[Config | None, str]:
     """The config at a setting: as it is, or else the admissible one nearest to it; or why none."""
