@@ -53,6 +53,7 @@ def predict(
     From the declared passes of every variant: bytes read and written, and over what no arrangement
     avoids; atomic additions, launches, flops, workspace; the roofline time on the device, and the
     measured time beside it. The device's ceilings are measured once (some seconds) and kept.
+    Without a GPU, --variant of a CUDA variant gives its counts alone, for assumed limits.
     """
     from autotune.cli import predicting
     from autotune.cli.selection import (
@@ -66,4 +67,6 @@ def predict(
     load_registry(plugin)
     problem = one_problem(find_operation(operation), Words.of(shape, dtype, flags))
     machine = measuring_device(device)
+    if variant and device is None and predicting.is_for_absent_gpu(problem, machine, variant):
+        return predicting.count(problem, variant)
     return predicting.run(problem, machine, variant, measure=measure)

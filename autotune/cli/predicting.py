@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from autotune.cli.answer import Answer, say
+from autotune.cli.assumed import ASSUMED_GPU
 from autotune.device import Device
 from autotune.errors import UserError
 from autotune.estimate import estimate_passes
@@ -44,6 +46,23 @@ def run(problem: Problem, device: Device, name: str | None, *, measure: bool) ->
     found.sort(key=lambda each: each.expected_seconds)
     document = report.prediction_document(problem, device, ceilings, found, skipped)
     return Answer(report.prediction_blocks(problem, document, detailed=bool(name)), document)
+
+
+def is_for_absent_gpu(problem: Problem, device: Device, name: str) -> bool:
+    """Whether a variant is for a GPU and the best device that this machine has is none."""
+    return device.kind == "cpu" and registry.variant(problem.operation, name).device == "cuda"
+
+
+def count(problem: Problem, name: str) -> Answer:
+    """The counts of a CUDA variant by the limits of an assumed GPU; no times, nor what it needs."""
+    variant = replace(registry.variant(problem.operation, name), requires=())
+    candidates, skipped = _candidates(problem, ASSUMED_GPU, [variant])
+    if name in skipped:
+        raise UserError(f"{name} cannot run {problem} on {ASSUMED_GPU.label}: {skipped[name]}.")
+    config = candidates[0][1]
+    found = Predicted(variant, config, estimate_passes(variant, problem, config), None)
+    document = report.prediction_document(problem, ASSUMED_GPU, None, [found], {})
+    return Answer(report.prediction_blocks(problem, document, detailed=True), document)
 
 
 def _candidates(

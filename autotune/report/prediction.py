@@ -58,11 +58,14 @@ class Predicted:
 def prediction_document(
     problem: Problem,
     device: Device,
-    ceilings: Ceilings,
+    ceilings: Ceilings | None,
     found: Sequence[Predicted],
     skipped: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Everything as plain values: bytes, counts, seconds."""
+    """Everything as plain values: bytes, counts, seconds.
+
+    Without ceilings the device is an assumed one: its limits, and no seconds.
+    """
     read, written = problem.compulsory_bytes
     return {
         "problem": problem.key.text,
@@ -71,18 +74,22 @@ def prediction_document(
         "compulsory": {"bytes_read": read, "bytes_written": written},
         "flops": problem.flops,
         "published": [asdict(each.count(problem.names)) for each in problem.operation.published],
-        "ceilings": {
+        "assumed_limits": dict(device.limits) if ceilings is None else None,
+        "ceilings": ceilings
+        and {
             "measured": ceilings.measured,
             "toolchain": dict(ceilings.toolchain),
             "rates": dict(ceilings.rates),
             "disturbed": list(ceilings.disturbed),
         },
-        "variants": [_variant_document(problem, each) for each in found],
+        "variants": [
+            _variant_document(problem, each, timed=ceilings is not None) for each in found
+        ],
         "skipped": dict(skipped),
     }
 
 
-def _variant_document(problem: Problem, each: Predicted) -> dict[str, Any]:
+def _variant_document(problem: Problem, each: Predicted, *, timed: bool) -> dict[str, Any]:
     counts, measured = asdict(each.counts(problem)), each.measured
     counts.pop("passes")
     declared = bool(each.variant.passes)
@@ -95,15 +102,16 @@ def _variant_document(problem: Problem, each: Predicted) -> dict[str, Any]:
         **counts,
         "over_compulsory": moved / max(sum(problem.compulsory_bytes), 1) if declared else None,
         "unit": asdict(each.variant.arithmetic),
-        "roofline_seconds": each.roofline_seconds,
-        "expected_seconds": each.expected_seconds,
+        "roofline_seconds": each.roofline_seconds if timed else None,
+        "expected_seconds": each.expected_seconds if timed else None,
         "measured_seconds": seconds,
         "measured_interval": [measured.low, measured.high] if measured else None,
         "measured_from": measured.source if measured else None,
         "ratio": seconds / each.roofline_seconds if seconds and each.roofline_seconds else None,
         "counted": counted_document(problem, each.variant, each.counted),
         "passes": [
-            asdict(counted) | {"times": asdict(part), "limit": part.limit}
+            asdict(counted)
+            | {"times": asdict(part) if timed else None, "limit": part.limit if timed else None}
             for counted, part in each.passes
         ],
     }
@@ -116,7 +124,7 @@ def prediction_blocks(
     blocks: list[Block] = [
         Heading(f"{short_problem(problem)}  on {document['device_label']}"),
         Facts(tuple(_facts(document))),
-        *_busy(document["ceilings"]["disturbed"]),
+        *_remark(document),
     ]
     variants = document["variants"]
     if not variants:
@@ -128,16 +136,18 @@ def prediction_blocks(
         blocks += ["", counted]
     if detailed:
         blocks += _passes(variants[0])
-    blocks += ["", *_legend(problem, variants), *_skipped(document)]
+    if document["ceilings"] is not None:
+        blocks += ["", *_legend(problem, variants)]
+    blocks += _skipped(document)
     return blocks
 
 
 def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    least, rates = document["compulsory"], document["ceilings"]["rates"]
+    least, rates = document["compulsory"], (document["ceilings"] or {}).get("rates", {})
     read, written = units.size(least["bytes_read"]), units.size(least["bytes_written"])
     rows = [("at least", f"{read} read, {written} written, {units.count(document['flops'])} flops")]
     memory = [f"{name} {rates[name] / 1e9:.3g} GB/s" for name in ("read", "copy") if name in rates]
-    rows.append(("memory", ", ".join(memory)))
+    rows += [("memory", ", ".join(memory))] if memory else []
     for unit in ("loop", "vector", "matrix"):
         names = [name for name in rates if name.startswith(f"{unit} ")]
         shown = [f"{name.split()[1]} {rates[name] / 1e9:.3g}" for name in names]
@@ -146,8 +156,17 @@ def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _busy(reasons: Sequence[str]) -> list[Block]:
-    """That the ceilings are too low, and how to get others."""
+def _remark(document: Mapping[str, Any]) -> list[Block]:
+    """That there is no GPU, or that ceilings are too low, and how to get others."""
+    limits = document["assumed_limits"]
+    if limits is not None:
+        return [
+            "No GPU is here that can be used: counts alone, by the limits of compute 9.0 "
+            f"({limits['sms']} multiprocessors, {units.size(limits['shared_per_block'])} of shared "
+            f"memory per block, {limits['registers_per_sm']:,} registers, "
+            f"{limits['device_memory'] / 1e9:.0f} GB)."
+        ]
+    reasons = document["ceilings"]["disturbed"]
     if not reasons:
         return []
     return [
@@ -233,8 +252,8 @@ def _passes(variant: Mapping[str, Any]) -> list[Block]:
             each["name"],
             "-" if each["workers"] is None else units.count(each["workers"]),
             units.count(each["steps"]),
-            units.seconds(each["times"]["seconds"]),
-            each["limit"],
+            units.seconds((each["times"] or {}).get("seconds")),
+            each["limit"] or "-",
         )
         for each in variant["passes"]
     )

@@ -9,6 +9,7 @@ from cards import Have
 from command_line import Run
 from filled import choice, keep, toy_problem
 
+from autotune.cli.assumed import ASSUMED_LIMITS
 from autotune.device import local_cpu
 from autotune.fingerprint import fingerprint, toolchain
 from autotune.model import Problem
@@ -223,6 +224,40 @@ def test_on_a_gpu_its_variants_are_counted(
     }
     assert found["cuda_v3"]["atomics"] == 536_870_912
     assert found["cuda_dmma"]["unit"] == {"kind": "matrix", "dtype": None, "times": 1}
+
+
+def test_without_a_gpu_a_cuda_variant_is_counted_for_assumed_limits(
+    run: Run, toy: str, measured: list[str]
+) -> None:
+    words = ("predict", "attention_train", "--shape", "2x1x2048x64", "--dtype", "float64")
+    shown = run(*words, "--variant", "cuda_v2")
+    assert shown.code == 0, shown.err
+    assert "No GPU is here that can be used: counts alone, by the limits of compute" in shown.flat
+    assert "132 multiprocessors, 227 KiB of shared memory per block" in shown.flat
+    assert all(len(line) <= 80 for line in shown.out.splitlines())
+    document = run(*words, "--variant", "cuda_v2", "--json").document
+    assert document["assumed_limits"] == ASSUMED_LIMITS
+    assert document["ceilings"] is None
+    (cuda_v2,) = document["variants"]
+    assert cuda_v2["atomics"] == 1_073_741_824
+    assert cuda_v2["launches"] == 3
+    assert cuda_v2["workspace_bytes"] == 32 << 20
+    assert cuda_v2["roofline_seconds"] is None
+    assert cuda_v2["expected_seconds"] is None
+    assert {each["times"] for each in cuda_v2["passes"]} == {None}
+    assert measured == []  # and what is here has no limits assumed
+    assert run("predict", "toy_scale", "--shape", 1024, "--json").document["assumed_limits"] is None
+
+
+def test_a_gpu_that_is_named_and_absent_is_refused(run: Run) -> None:
+    words = ("predict", "attention_train", "--shape", "2x1x2048x64", "--variant", "cuda_v2")
+    assert run(*words, "--device", "h200").code == 2
+    ended = run(*words, "--device", "cpu")
+    assert ended.code == 2
+    assert "runs on cuda, not on cpu" in ended.err
+    narrow = run(*words[:-1], "cuda_dmma", "--dtype", "float32")
+    assert narrow.code == 2
+    assert "on an assumed GPU of compute 9.0: does not support float32" in narrow.err
 
 
 @pytest.mark.parametrize(
