@@ -50,6 +50,10 @@ class Memory(Protocol):
         """Give back what is not in use."""
         ...
 
+    def left(self) -> int:
+        """Bytes that can still be taken."""
+        ...
+
     def confine(self) -> None:
         """Keep this process from taking all that others may need; what goes beyond fails."""
         ...
@@ -87,6 +91,12 @@ class HostMemory:
 
     def release(self) -> None:
         """Nothing: freed memory is the system's at once."""
+
+    def left(self) -> int:
+        """By what the machine and this process's control groups have."""
+        from autotune.device.room import memory_left
+
+        return memory_left()
 
     def confine(self) -> None:
         """By a limit of the operating system."""

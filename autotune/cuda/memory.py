@@ -77,6 +77,11 @@ class DeviceMemory:
         """Give the pool's free blocks back to the driver."""
         self._pool.free_all_blocks()
 
+    def left(self) -> int:
+        """What is free on the device, and what the pool holds unused."""
+        free, _ = self._cupy.cuda.runtime.memGetInfo()
+        return int(free) + int(self._pool.free_bytes())
+
     def confine(self) -> None:
         """By a limit of the pool: a share of what is free on the device now."""
         free, _ = self._cupy.cuda.runtime.memGetInfo()

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.device.room import memory_left
 from autotune.estimate import estimate_seconds
 from autotune.model import space as admissible
 from autotune.model.problem import Candidate, Config, Problem, Value
@@ -17,6 +18,7 @@ from autotune.model.traits import values
 from autotune.model.tunable import Machine
 from autotune.model.variant import Variant
 from autotune.rates import Rates
+from autotune.room import no_room
 from autotune.search.constraints import constraint
 from autotune.search.legal import Rules, legal_points
 
@@ -194,15 +196,17 @@ def build_space(
     """Everything the declarations admit for a problem on a machine.
 
     The variant whose default is expected to be the fastest comes first. Variants for other kinds of
-    device or other dtypes are not part of the question, and not listed as skipped. `rates` are the
-    machine's; without them predictions go by nominal ones.
+    device or other dtypes are not part of the question, and not listed as skipped. All others are
+    where the problem does not fit the memory left. `rates` are the machine's, or nominal ones.
     """
+    left = memory_left() if device_kind == "cpu" else machine.limits.get("device_memory")
+    too_large = None if left is None else no_room(problem, left)
     admitted: list[tuple[float, VariantSpace]] = []
     skipped: dict[str, str] = {}
     for variant in variants:
         if not admissible.concerns(variant, problem, device_kind):
             continue
-        reason = admissible.why_not(variant, problem, device_kind, machine.limits)
+        reason = too_large or admissible.why_not(variant, problem, device_kind, machine.limits)
         home = None if reason else _variant_space(variant, problem, machine, limit, rates)
         if home is None:
             skipped[variant.name] = reason or "no config satisfies its constraints"

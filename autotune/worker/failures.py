@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from errno import ENOMEM
 
 from autotune.errors import AutotuneError
+from autotune.room import NoRoomError
 from autotune.worker.protocol import Status
 
 _NO_MEMORY = ("out of memory", "out_of_memory", "cannot allocate memory", "bad_alloc")
@@ -30,6 +31,8 @@ def failure(error: BaseException) -> Failed:
         return Failed(
             "failed", f"ran out of memory ({text})" if text else "ran out of memory", True
         )
+    if isinstance(error, NoRoomError):
+        return Failed("unavailable", text)
     if isinstance(error, AutotuneError):
         return Failed("failed", text)
     return Failed("failed", f"raised {type(error).__name__}" + (f": {text}" if text else ""))

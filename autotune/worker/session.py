@@ -17,6 +17,7 @@ from autotune.inputs import Buffers, make_buffers
 from autotune.model import Problem, Variant
 from autotune.reach import reach_of
 from autotune.registry import registry
+from autotune.room import require_room
 from autotune.verify import Gate, Outputs, Run, Verdict, call_arguments, collect_outputs, run_once
 from autotune.worker.failures import Failed, failure
 from autotune.worker.pace import Reference
@@ -116,6 +117,8 @@ class Session:
     ) -> Gate:
         """The problem's gate; the arrays of the problem before are freed first.
 
+        Raises NoRoomError, before anything is made, for one that cannot fit the memory left.
+
         `time_limit` is a candidate's; making a gate, which is no candidate's work, may take more.
         """
         key = (problem.key.text, seed, gain, conditioned)
@@ -128,6 +131,7 @@ class Session:
             self.bench.memory.release()
             self.say(PREPARING, PREPARATION * time_limit if time_limit else None)
             memory, occupy = self.bench.memory, self.bench.occupy
+            require_room(problem, memory.left())
             made = Gate(
                 problem, seed, gain=gain, conditioned=conditioned, memory=memory, occupy=occupy
             )
@@ -145,6 +149,7 @@ class Session:
         """Arrays to call a candidate on without judging what comes out."""
         if self._unchecked is None or self._unchecked.problem != problem:
             self._unchecked = None
+            require_room(problem, self.bench.memory.left())
             self._unchecked = make_buffers(problem, memory=self.bench.memory)
         return self._unchecked
 

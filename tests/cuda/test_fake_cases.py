@@ -179,6 +179,11 @@ def test_iso_4_memory_after_a_candidate_is_what_it_was_before(at_work: Lab) -> N
         assert (pool.used, pool.total) == (idle, idle)
 
 
+def test_iso_4_what_is_left_is_what_the_device_has_free(at_work: Lab) -> None:
+    free, _ = at_work.cupy.memory_info
+    assert DeviceMemory().left() == free
+
+
 def test_iso_4_the_pool_leaves_something_for_others(at_work: Lab) -> None:
     DeviceMemory().confine()
     free, _ = at_work.cupy.memory_info

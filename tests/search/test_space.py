@@ -83,6 +83,18 @@ def test_only_admissible_configs_are_in_the_space() -> None:
     assert home.candidate(home.default).config == {"a": 1, "b": 1}
 
 
+def test_of_a_problem_larger_than_the_memory_left_every_variant_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("autotune.search.space.memory_left", lambda: 1 << 10)
+    space = build_space(PROBLEM, [declared("one"), declared("gpu", device="cuda")], Machine())
+    assert not space.variants
+    assert list(space.skipped) == ["one"]
+    assert "needs at least 96 KiB" in space.skipped["one"]
+    assert "1 KiB of memory are left" in space.skipped["one"]
+    assert build_space(PROBLEM, [declared("gpu", device="cuda")], Machine(), device_kind="cuda")
+
+
 def test_variants_that_cannot_serve_are_named_with_the_reason() -> None:
     """Those for another kind of device or another dtype are not part of the question."""
     variants = [

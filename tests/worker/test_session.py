@@ -14,8 +14,8 @@ from autotune.model import Problem
 from autotune.plugins import load_file
 from autotune.registry import registry
 from autotune.worker.failures import failure
-from autotune.worker.measure import measure
-from autotune.worker.protocol import Job, call_limit
+from autotune.worker.measure import compile_only, measure
+from autotune.worker.protocol import PREPARING, Job, call_limit
 from autotune.worker.session import Session
 
 
@@ -40,6 +40,25 @@ def test_the_problem_is_prepared_once_and_freed_for_the_next(session: Session) -
     assert session.gate(problem(8), 0) is one
     assert session.gate(problem(8), 1) is not one
     assert session.gate(problem(9), 0) is not one
+
+
+def test_a_problem_that_cannot_fit_is_refused_before_anything_is_made(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = session.gate(problem(8), 0)
+    monkeypatch.setattr("autotune.device.room.memory_left", lambda: 8 << 20)
+    too_large = problem(1 << 20)
+    monkeypatch.setattr("autotune.inputs.Guarded", None)
+    outcome = measure(session, Job(too_large.key.text, "honest", {}))
+    assert (outcome.status, outcome.phase) == ("unavailable", PREPARING)
+    assert outcome.reason == (
+        "needs at least 24 MiB for inputs, outputs and their float64 copies, and 8 MiB of "
+        "memory are left"
+    )
+    compiled = compile_only(session, Job(too_large.key.text, "honest", {}))
+    assert (compiled.status, compiled.reason) == ("unavailable", outcome.reason)
+    monkeypatch.undo()
+    assert session.gate(problem(8), 0) is not kept
 
 
 def test_only_large_cold_problems_have_a_physical_limit() -> None:
