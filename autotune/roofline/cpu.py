@@ -22,12 +22,13 @@ from autotune.roofline.quiet import better
 EXCESS = 2.0
 """Bytes swept over bytes of last-level cache."""
 
-ROUNDS = 5
+ROUNDS = 3
+BURST_SECONDS = 0.08
+"""Of samples in a row, the best of which counts: a virtual CPU that has slept takes up to 0.1 s
+until it runs beside the others, and threads of OpenBLAS spin for some 30 ms after their work."""
+
 SAMPLE_SECONDS = 0.03
 """Of arithmetic: short samples meet clocks that have not risen yet."""
-
-REST_SECONDS = 0.05
-"""Threads of OpenBLAS spin for some 30 ms after their work, on CPUs that the next sample needs."""
 
 SQUARE = 1536
 """Rows of the matrices that BLAS multiplies."""
@@ -40,26 +41,36 @@ Probe = Callable[[], float]
 
 
 def measure_cpu(device: Device) -> dict[str, float]:
-    """Rates per second: see `Ceilings`. The best of some rounds, each a sample of every rate.
+    """Rates per second: see `Ceilings`. The best of some rounds, each a burst of every rate.
 
-    In rounds, what disturbs for a moment spoils a sample of a few rates, not all samples of one.
+    In rounds, what disturbs for a moment spoils one burst of a few rates, not all samples of one.
+    Arithmetic comes first, so that all CPUs are awake when the memory is measured.
     """
     if not isinstance(device, CpuDevice):
         raise UserError(f"{device.label} is no CPU of this machine.")
     team = _Team(place(device.topology, device.max_threads, "spread"))
     found: dict[str, float] = {}
     try:
-        probes = _memory(team, device.last_level_cache_bytes or UNKNOWN_CACHE_BYTES)
+        probes: dict[str, Probe] = {}
         for dtype in DTYPES:
             probes |= _loops(team, dtype)
+        probes |= _memory(team, device.last_level_cache_bytes or UNKNOWN_CACHE_BYTES)
         for dtype in DTYPES:
             probes[f"matrix {dtype}"] = _product(dtype, device.max_threads)
         for _ in range(ROUNDS):
-            found = better(found, {name: sample() for name, sample in probes.items()})
-            time.sleep(REST_SECONDS)
+            found = better(found, {name: _burst(sample) for name, sample in probes.items()})
     finally:
         team.close()
     return found
+
+
+def _burst(sample: Probe) -> float:
+    """The best of samples in a row."""
+    until = time.perf_counter() + BURST_SECONDS
+    best = sample()
+    while time.perf_counter() < until:
+        best = max(best, sample())
+    return best
 
 
 class _Team:

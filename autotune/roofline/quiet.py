@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.cuda.watch import CardWatch
 from autotune.device import CpuDevice, Device
@@ -12,6 +12,9 @@ from autotune.disturbance import Watch, disturbances, slept_between
 
 ATTEMPTS, PATIENCE_SECONDS = 3, 10.0
 """A disturbed attempt is repeated, but none is begun so late; the best rates of all count."""
+
+LIGHT = 0.15
+"""Of the CPUs' time by other programs: some samples of every rate are free of so much."""
 
 ALIKE = 0.9
 """A rate may fall so far short of one that it cannot be below, by noise alone."""
@@ -63,7 +66,8 @@ def _watched(device: Device, take: Take) -> tuple[dict[str, float], tuple[str, .
         watch = Watch(device.topology.allowed, device.topology.online)
         before = watch.read()
         found = take(device)
-        return found, disturbances((), watch.load(before, watch.read()))
+        load = watch.load(before, watch.read())
+        return found, disturbances((), replace(load, foreign=0.0) if load.foreign < LIGHT else load)
     card = CardWatch(getattr(device, "card", ""))
     try:
         start = card.read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from autotune import attention
 from autotune.campaign.budget import expected_seconds
 from autotune.device import local_cpu
+from autotune.disturbance import Load
 from autotune.estimate import estimate_seconds
 from autotune.fingerprint import toolchain
 from autotune.model import Problem
@@ -127,8 +129,28 @@ def test_kept_rates_that_contradict_each_other_are_taken_again(measured: list[st
     assert measured == [CPU.identity]
 
 
+@pytest.mark.parametrize(("foreign", "told"), [(0.1, []), (0.6, [BUSY])])
+def test_a_light_load_spoils_no_rates(
+    measured: list[str], monkeypatch: pytest.MonkeyPatch, foreign: float, told: list[str]
+) -> None:
+    load = Load(foreign=foreign, steal=0.0, switches=0, throttled=0)
+    monkeypatch.setattr(quiet.Watch, "load", lambda self, before, after: load)
+    assert list(ceilings_of(CPU).disturbed) == told
+
+
+def test_a_burst_takes_the_best_of_samples_in_a_row() -> None:
+    samples = iter([3.0, *[5.0] * 10_000])
+
+    def sample() -> float:
+        time.sleep(cpu.BURST_SECONDS / 3)
+        return next(samples)
+
+    assert cpu._burst(sample) == 5.0
+
+
 def test_every_rate_is_sampled_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """What disturbs for a moment spoils one round of all rates, not all samples of one."""
+    monkeypatch.setattr(cpu, "BURST_SECONDS", 0.0)
     order: list[str] = []
 
     def probe(name: str) -> cpu.Probe:
@@ -214,6 +236,7 @@ def test_a_cpu_is_measured_in_every_unit(monkeypatch: pytest.MonkeyPatch) -> Non
     """The real measurement, on small arrays: every rate is there and can be."""
     monkeypatch.setattr(cpu, "EXCESS", 0.01)
     monkeypatch.setattr(cpu, "SAMPLE_SECONDS", 1e-4)
+    monkeypatch.setattr(cpu, "BURST_SECONDS", 1e-3)
     monkeypatch.setattr(cpu, "SQUARE", 64)
     rates = cpu.measure_cpu(CPU)
     units = {f"{unit} {dtype}" for unit in ("loop", "vector", "matrix") for dtype in cpu.DTYPES}
