@@ -5,7 +5,9 @@ from __future__ import annotations
 from autotune import units
 from autotune.device import Device
 from autotune.model.problem import Problem
+from autotune.model.space import concerns
 from autotune.model.variant import Variant
+from autotune.registry import registry
 from autotune.spelling import candidate_text, problem_options, short_problem, tune_command
 from autotune_policies import Choice, Near, Policy, Request, Resolution, Snapshot, nearest
 from autotune_policies.intervals import CONFIDENCE, order_ranks
@@ -110,7 +112,20 @@ def miss_message(
     parts += [f"nearest is {near_text(near)}" for near in found]
     if not found:
         parts.append(f"no policy of {problem.operation.name} is cached")
-    return f"{'; '.join(parts)}. Measure it: {tune_command(problem, mode=mode)}"
+    measure = f"Measure it: {tune_command(problem, mode=mode)}"
+    return f"{'; '.join(parts)}. {nothing_to_measure(problem, device) or measure}"
+
+
+def nothing_to_measure(problem: Problem, device: Device) -> str | None:
+    """A sentence where no variant is made for the device and the dtype, or None."""
+    operation = problem.operation
+    if any(concerns(each, problem, device.kind) for each in registry.variants(operation)):
+        return None
+    kind = "a GPU" if device.kind == "cuda" else "a CPU"
+    return (
+        f"No variant of {operation.name} is made for {problem.dtype} on {kind}, so there is "
+        f"nothing to measure: autotune variants {operation.name}"
+    )
 
 
 def gone_message(problem: Problem, gone: str, serves: str) -> str:

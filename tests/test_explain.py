@@ -102,6 +102,15 @@ def test_a_missed_key_of_an_operation_never_tuned() -> None:
     assert "no policy of attention is cached" in missed
 
 
+def test_where_no_variant_is_made_for_the_dtype_there_is_nothing_to_measure() -> None:
+    missed = explain.miss_message(problem(dtype="float16"), CPU, Resolution(), Snapshot())
+    assert "autotune tune" not in missed
+    assert missed.endswith(
+        "No variant of attention is made for float16 on a CPU, so there is nothing to measure: "
+        "autotune variants attention"
+    )
+
+
 def test_dispatch_says_it_once_for_each_key(
     private_home: object, caplog: pytest.LogCaptureFixture
 ) -> None:
