@@ -109,6 +109,10 @@ class Operation:
         for count in self.published:
             count.check(self.name, known)
 
+    def __call__(self, *arrays: Any, **flags: Any) -> Any:
+        """The reference, as the decorated function was before it was declared."""
+        return self.reference(*arrays, **flags)
+
     @property
     def updated(self) -> frozenset[str]:
         """Names of the inputs that the operation updates in place."""

@@ -143,6 +143,12 @@ class Variant:
 
     def __post_init__(self) -> None:
         operation = self.operation
+        for tunable in self.tunables:
+            if not hasattr(tunable, "name"):
+                raise DeclarationError(
+                    f"variant {self.name}: {tunable!r} is no tunable; declare Choice(name, values) "
+                    "or one of the others."
+                )
         names = [tunable.name for tunable in self.tunables]
         known = {*operation.dims, *operation.flags, "itemsize", "threads", *names}
         arrays = {t.name for t in (*operation.inputs, *operation.outputs)}

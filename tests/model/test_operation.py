@@ -152,3 +152,8 @@ def test_an_expression_without_a_value_names_what_it_was_given() -> None:
     operation = declare(flops="B // Nk")
     with pytest.raises(DeclarationError, match=r"cannot evaluate 'B // Nk' at B=2, Nk=0"):
         _ = Problem.of(operation, {"B": 2, "H": 1, "Nq": 4, "Nk": 0, "D": 8}).flops
+
+
+def test_calling_an_operation_runs_its_reference() -> None:
+    twice = declare(reference=lambda q, k, causal, scale: 2 * q)
+    assert twice(np.ones(3), None, causal=False, scale=1.0).tolist() == [2.0, 2.0, 2.0]

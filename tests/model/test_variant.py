@@ -265,3 +265,8 @@ def test_limits_belong_to_constraints_of_their_kind(
 ) -> None:
     with pytest.raises(DeclarationError, match=message):
         declare(**fields)
+
+
+def test_what_is_no_tunable_is_named() -> None:
+    with pytest.raises(DeclarationError, match="3 is no tunable; declare Choice"):
+        declare(tunables=(3,))
