@@ -21,6 +21,7 @@ from autotune.campaign.events import (
 )
 from autotune.campaign.run import ProblemRun
 from autotune.campaign.session import Measurer, Session, Settings
+from autotune.campaign.verdict import stored_policy
 from autotune.device import Device, find_device
 from autotune.errors import CampaignError, StoreUnavailableError, UserError
 from autotune.lock import device_lock
@@ -137,7 +138,9 @@ class Campaign:
             store.end_campaign(session.campaign)
         self._emit(CampaignEnded(result))
         if len(result.empty) == len(result.results):
-            raise CampaignError(_nothing_measured(result))
+            problems = [each.problem for each in result.results]
+            earlier = any(stored_policy(session, problem) for problem in problems)
+            raise CampaignError(_nothing_measured(result, earlier))
         return result
 
     def _session(self, store: Store, worker: Measurer) -> Session:
@@ -214,12 +217,15 @@ def _searching(shares: Shares, index: int, left: Callable[[], float], fixed: flo
     return shares.searching(index, left(), fixed)
 
 
-def _nothing_measured(result: CampaignResult) -> str:
+def _nothing_measured(result: CampaignResult, earlier: bool) -> str:
+    """The sentence and its reasons; `earlier` says whether any of them has a policy."""
     lines = [line for each in result.results for line in each.reasons()]
     shown = "\n".join(f"  {line}" for line in lines[:_NAMED])
     more = f"\n  and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
     problems = ", ".join(str(each.problem) for each in result.results[:3])
+    stays = " and an earlier policy stays in force" if earlier else ""
+    reasons = f"\n{shown}{more}" if shown else ""
     return (
-        f"no candidate could be measured for {problems}; nothing was stored as winner and an "
-        f"earlier policy stays in force.\n{shown}{more}"
+        f"no candidate could be measured for {problems}; nothing was stored as winner{stays}."
+        f"{reasons}"
     )

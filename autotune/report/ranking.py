@@ -8,7 +8,7 @@ from autotune import units
 from autotune.asking import Wish
 from autotune.device import Device
 from autotune.errors import AutotuneError
-from autotune.explain import near_text
+from autotune.explain import near_text, nothing_to_measure
 from autotune.model.problem import Config, Problem
 from autotune.report.blocks import Block, Facts, Heading, Table, Verbatim
 from autotune.report.entries import Entry
@@ -146,6 +146,9 @@ def _untuned(problem: Problem, device: Device, mode: str, server: Server) -> lis
     found = nearest(server.snapshot, _request(problem, device, mode))
     blocks: list[Block] = ["", Heading("nearest entries")]
     blocks += [f"  {near_text(near)}" for near in found] or ["  none of this operation"]
+    nothing = nothing_to_measure(problem, device)
+    if nothing is not None:
+        return [*blocks, "", nothing]
     return [
         *blocks,
         "",

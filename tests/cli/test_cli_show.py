@@ -240,3 +240,9 @@ def test_filters_by_shape_dtype_flag_and_mode(run: Run, toy: str) -> None:
     assert count("--mode", "hot") == 1
     assert count("--dtype", "float64") == 1
     assert run("show", "--mode", "warm").code == 2
+
+
+def test_nothing_is_advised_where_no_variant_takes_the_dtype(run: Run, toy: str) -> None:
+    told = run("show", "decode", "--shape", "1x1x64x16", "--dtype", "bfloat16", "--explain")
+    assert "to measure it" not in told.flat
+    assert "no variant" in told.flat

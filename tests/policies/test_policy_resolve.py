@@ -280,8 +280,6 @@ def test_an_error_is_promised_only_where_it_was_measured() -> None:
     assert answer(snapshot, request_of(problem_of(512))).origin == "interpolated"
     refused = answer(snapshot, request_of(problem_of(512), max_error=1.0))
     assert refused.origin is None
-    assert {item.reason for item in closest(refused)} == {
-        "its error was not measured at this size"
-    }
+    assert {item.reason for item in closest(refused)} == {"its error was not measured at this size"}
     assert answer(snapshot, request_of(problem_of(1024), max_error=1.0)).origin == "tuned"
     assert answer(snapshot, request_of(problem_of(1024), max_error=1e-9)).origin is None
