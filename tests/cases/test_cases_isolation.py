@@ -150,12 +150,12 @@ def test_iso_3_when_everything_fails_nothing_is_stored_and_the_older_winner_stay
     assert ended.code == 3
     assert "toy_doomed/first failed: raised ValueError: the first never works" in ended.flat
     assert "toy_doomed/second wrong: y has 64 of 64 elements unwritten" in ended.flat
-    assert "an earlier policy stays in force" in ended.err
+    assert "nothing was stored as winner." in ended.err  # there is none before
     with open_tuning_db() as store:
         assert store.policies() == []
     kernel = dispatch("toy_doomed", (64,))
     assert kernel.origin == "predicted"
-    assert (kernel(np.ones(64, "f4")) == 1).all() or kernel.variant == "second"
+    assert (kernel(np.ones(64, "f4")) == 1).all()  # and never by the one that was wrong
 
 
 def test_iso_3_an_older_winner_is_kept_when_all_fail_later(tmp_path: Path) -> None:
