@@ -13,7 +13,7 @@ import pytest
 
 from autotune import dispatch, serving, tune
 from autotune.campaign import CampaignError
-from autotune.campaign.events import TrialEnded
+from autotune.campaign.events import MEASURED, TrialEnded
 from autotune.plugins import load_file
 from autotune.registry import registry
 from autotune_tuning_db import TrialRow, open_store
@@ -21,7 +21,7 @@ from autotune_tuning_db import TrialRow, open_store
 PLUGIN = Path(__file__).with_name("toy_plugin.py")
 SCRIPT = f"""
 from autotune import tune
-from autotune.campaign.events import TrialEnded
+from autotune.campaign.events import MEASURED, TrialEnded
 from autotune.plugins import load_file
 load_file({str(PLUGIN)!r})
 
@@ -124,7 +124,10 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(private_home: Path) -> Non
     assert "winner sleepy {'pause': 1}" in again.stdout
     after = trials(private_home)
     assert candidates(after)[: len(before)] == candidates(before)
-    assert len(after) == len(set(candidates(after)))
+    more = candidates(after)[len(before) :]
+    assert len(more) == len(set(more))
+    undisturbed = [row for row in before if not (row.status in MEASURED and row.reason)]
+    assert not set(more) & set(candidates(undisturbed))
 
 
 def test_ctrl_c_ends_cleanly_and_keeps_everything(private_home: Path) -> None:
