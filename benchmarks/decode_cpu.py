@@ -4,9 +4,9 @@
 
 Needs torch (the benchmark only). float32, one head, D=64. Tuned for a cold cache: a read of 1 GiB
 comes between any two samples, and what a call finds in the caches is little of a long cache of keys
-and values, for both sides alike. The read bandwidth is that of a sum over 1 GiB with the best of several thread counts and prefetch
-distances, taken in turn with the two; a share above 1 says that part of the keys and values stayed
-in the last-level cache.
+and values, for both sides alike. The read bandwidth is that of a sum over 1 GiB with the best of
+several thread counts and prefetch distances, taken in turn with the two; a share above 1 says that
+part of the keys and values stayed in the last-level cache.
 """
 
 from __future__ import annotations
