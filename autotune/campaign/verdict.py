@@ -35,7 +35,10 @@ def leaders(
     others = [choice for choice in near if first[choice.variant] is not choice]
     if len(first) == 1:
         rivals = [choice for choice in ranked if choice.variant != ranked[0].variant]
-        others = [*rivals[:1], *others] if rivals else ranked[1:2] if len(near) == 1 else others
+        if rivals:
+            others = [rivals[0], *others]
+        elif len(near) == 1:
+            others = ranked[1:2]
     found = [*best, *others][: settings.leaders]
     if champion is not None and champion not in found:
         found[1:] = [champion, *found[1 : settings.leaders - 1]]
