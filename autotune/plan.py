@@ -97,6 +97,8 @@ def _problems(entry: Any) -> list[Problem]:
         raise UserError('it names no operation; write operation = "attention".')
     operation = registry.operation(entry["operation"])
     flags = {name: value for name, value in entry.items() if name not in _OWN}
+    for name in operation.scalars.keys() & flags.keys():
+        raise UserError(f"{name} is an argument of the call, no part of the problem; leave it out.")
     _check_keys(f"plan key for {operation.name}", flags, (*_OWN, *operation.flags))
     for name, value in flags.items():
         if type(value) is not type(operation.flags[name]):

@@ -144,3 +144,10 @@ def test_the_built_in_plan_has_every_operation_with_a_choice_to_make() -> None:
     assert {p.operation.name for p in plan.problems} == {"attention", "attention_train", "decode"}
     assert len(plan.problems) == 8
     assert parse_budget(plan.settings["budget"]) < 300
+
+
+def test_a_scalar_is_no_part_of_a_problem(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[problem]]\noperation = "attention"\nshape = "1x1x64x16"\nscale = 0.5\n')
+    with pytest.raises(UserError, match="problem 1: scale is an argument of the call"):
+        read_plan(plan)
