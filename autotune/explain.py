@@ -10,7 +10,6 @@ from autotune.model.variant import Variant
 from autotune.registry import registry
 from autotune.spelling import candidate_text, problem_options, short_problem, tune_command
 from autotune_policies import Choice, Near, Policy, Request, Resolution, Snapshot, nearest
-from autotune_policies.intervals import CONFIDENCE, order_ranks
 
 _GROUNDS = {
     "pinned": "pinned by you",
@@ -43,7 +42,7 @@ def explain_resolution(problem: Problem, device: Device, resolution: Resolution)
 def _evidence(choice: Choice) -> str:
     """The interval and how many samples it rests on; few give none."""
     samples = units.number(choice.samples, "sample")
-    if order_ranks(choice.samples)[1] < CONFIDENCE:
+    if not choice.covers:
         return f"{samples}, too few for an interval"
     return f"95% interval {units.seconds(choice.low)} to {units.seconds(choice.high)}, {samples}"
 

@@ -68,10 +68,10 @@ def choose_default(
 
 def _told(near: list[tuple[float, str, str]]) -> str:
     """The closest few in words: by what factor each is off, its variant, and why; each once."""
-    best = {variant: reason for _, variant, reason in sorted(near, reverse=True)}
-    ranked = sorted((excess, variant) for excess, variant, _ in near)
-    names = list(dict.fromkeys(variant for _, variant in ranked))[:_CLOSEST]
-    return "; ".join(f"{name} ({best[name]})" for name in names) or "no variant is available here"
+    best: dict[str, str] = {}
+    for _, variant, reason in sorted(near):
+        best.setdefault(variant, f"{variant} ({reason})")
+    return "; ".join(list(best.values())[:_CLOSEST]) or "no variant is available here"
 
 
 def _breaks(

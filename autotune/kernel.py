@@ -263,9 +263,8 @@ class Kernel:
         self, inputs: tuple[Any, ...], out: Any, named: Mapping[str, Any]
     ) -> tuple[Binding, tuple[Any, ...]]:
         """The binding for arrays that are not just like those before, and the given outputs."""
-        names = [tensor.name for tensor in self.problem.operation.inputs]
-        if not named.keys().isdisjoint(names):
-            raise ShapeError(f"{self.operation} takes its arrays in order: ({', '.join(names)}).")
+        if named:
+            self._refuse_arrays(named)
         binding = self._binding
         if binding is None or not fits(binding, inputs):
             binding = self._bind(inputs)
@@ -274,6 +273,11 @@ class Kernel:
         given = tuple(out) if isinstance(out, tuple | list) else (out,)
         explain_outputs(self.problem, binding, given)
         return binding, given
+
+    def _refuse_arrays(self, named: Mapping[str, Any]) -> None:
+        names = [tensor.name for tensor in self.problem.operation.inputs]
+        if not named.keys().isdisjoint(names):
+            raise ShapeError(f"{self.operation} takes its arrays in order: ({', '.join(names)}).")
 
     def _several(self, results: Any, residuals: bool) -> Any:
         if residuals:

@@ -100,19 +100,18 @@ def dispatch(
 def _miss(operation: Any, spec: tuple[Any, ...], dtype: Any, options: dict[str, Any]) -> Kernel:
     from autotune.serving import server
 
-    spelled = _frozen(spec), dtype, *options, *map(_frozen, options.values())
-    with contextlib.suppress(KeyError, TypeError):
-        kernel = _hits[operation, *spelled]
-        next(_count)
-        return kernel
     before = _times_forgotten
     if spec and hasattr(spec[0], "dtype"):
         kernel = server().kernel_for_arrays(operation, spec, options)
         key = known[spec[0].__class__].signature(operation, spec)
         key = (key, *options, *options.values()) if options else key
     else:
+        key = (operation, _frozen(spec), dtype, *options, *map(_frozen, options.values()))
+        with contextlib.suppress(KeyError, TypeError):
+            kernel = _hits[key]
+            next(_count)
+            return kernel
         kernel = server().kernel(operation, spec, dtype, options)
-        key = (operation, *spelled)
     if before == _times_forgotten:  # else it may rest on policies that were replaced meanwhile
         _remember(key, kernel)
     return kernel

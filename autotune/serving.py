@@ -190,16 +190,18 @@ class Server:
         self, problem: Problem, device: Any, resolution: Resolution, mode: str
     ) -> None:
         """One line for each of the first few problems that nothing measured answers."""
-        told = self._told_of
-        if len(told) < _TOLD_OF:
-            told.add(problem.key.text)
-            self._say_once(
-                problem.key.text,
-                lambda: miss_message(
-                    problem, device, resolution, self._snapshot, mode=mode, limit=1
-                ),
-            )
-        elif problem.key.text not in told:
+        about = problem.key.text
+        with self._lock:
+            if len(self._told_of) < _TOLD_OF:
+                self._told_of.add(about)
+            in_full = about in self._told_of
+
+        def miss() -> str:
+            return miss_message(problem, device, resolution, self._snapshot, mode=mode, limit=1)
+
+        if in_full:
+            self._say_once(about, miss)
+        else:
             self._say_once("", lambda: _MORE)
 
     def _name_the_gone(self, problem: Problem, resolution: Resolution) -> None:

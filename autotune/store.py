@@ -41,7 +41,7 @@ def open_tuning_db(*, readonly: bool = False) -> Store:
     try:
         return open_store(settings().database, readonly=readonly)
     except StoreError as error:
-        raise StoreUnavailableError(_with_remedy(error)) from error
+        raise StoreUnavailableError(with_remedy(error)) from error
 
 
 def database_file() -> Path:
@@ -51,7 +51,7 @@ def database_file() -> Path:
     """
     file = settings().database
     if not file.exists():
-        raise StoreUnavailableError(_with_remedy(store_error("missing", file)))
+        raise StoreUnavailableError(with_remedy(store_error("missing", file)))
     return file
 
 
@@ -81,7 +81,7 @@ def device_row(device: Device) -> DeviceRow:
     return DeviceRow(device.identity, device.kind, device.family, device.label, device.facts)
 
 
-def _with_remedy(error: StoreError) -> str:
+def with_remedy(error: StoreError) -> str:
     """The store's sentence; where it asks for another place, how to name one."""
     if error.kind in ("missing", "busy", "corrupt"):
         return str(error)
@@ -103,7 +103,7 @@ def load_snapshot() -> tuple[Snapshot, int | None]:
             number = store.generation()
             snapshot = snapshot_of(store.policies(), store.pins(), shipped)
     except Exception as error:
-        text = _with_remedy(error) if isinstance(error, StoreError) else str(error)
+        text = with_remedy(error) if isinstance(error, StoreError) else str(error)
         _say_once(f"{text} Until then nothing that was tuned is used.")
     said = (*notes, *snapshot.notes)
     for note in said[:_NOTES]:

@@ -45,14 +45,11 @@ def weight_gradients_gpu() -> list[str]:
     rows: list[tuple[object, ...]] = []
     for entry in json.loads(POLICY.read_text())["policies"]:
         operation, shape, dtype, *_ = entry["problem"].split()
-        found = {each["variant"]: each for each in entry["variants"]}
-        for own in (name for name in found if f"{name}_atomic" in found):
-            if operation != "norm_mlp_train":
-                continue
-            apart, together = found[own], found[f"{own}_atomic"]
-            times = (number(each["seconds"] * 1e3) for each in (apart, together))
-            blas = number(found["cuda_blas"]["seconds"] * 1e3) if "cuda_blas" in found else None
-            rows.append((shape, dtype, own, *times, blas))
+        if operation != "norm_mlp_train":
+            continue
+        ms = {each["variant"]: number(each["seconds"] * 1e3) for each in entry["variants"]}
+        for own in (name for name in ms if f"{name}_atomic" in ms):
+            rows.append((shape, dtype, own, ms[own], ms[f"{own}_atomic"], ms.get("cuda_blas")))
     head = ("", "dtype", "tokens on chip by", "shares, ms", "atomics, ms", "matrix products, ms")
     return [*table(head, rows), ""]
 

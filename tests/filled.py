@@ -56,7 +56,7 @@ def measured(problem: Problem, choice: Choice, status: str = "ok", **changes: An
 
 def lose(problem: Problem, variant: str, status: str, reason: str, **changes: Any) -> None:
     """Put a trial that failed into the store."""
-    registered = registry.variant("toy_scale", variant)
+    registered = registry.variant(problem.operation, variant)
     with open_tuning_db() as store:
         campaign = store.start_campaign(local_cpu().identity, {})
         store.add_trial(

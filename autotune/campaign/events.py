@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from autotune.model.problem import Candidate, Problem
 from autotune.worker.protocol import Mode, Status
 from autotune_policies import Policy
+from autotune_tuning_db import rows
 
-MEASURED: frozenset[Status] = frozenset(("ok", "dropped", "disturbed"))
+MEASURED: frozenset[Status] = frozenset(rows.MEASURED)
 """Statuses of a candidate that passed the gate and has times."""
 
 

@@ -56,7 +56,8 @@ def decide(
     settings = session.settings
     track = Track(session, problem, evidence)
     choices = evidence.choices()
-    champion = _champion(choices, stored_policy(session, problem))
+    previous = stored_policy(session, problem)
+    champion = _champion(choices, previous)
     entrants = track.affordable(leaders(choices, settings, champion), seconds)
     heats: list[Raced] = []
     for places in (SEMIFINALISTS, settings.finalists):
@@ -70,7 +71,7 @@ def decide(
     if race is not None:
         for heat in heats:
             choices = heat.carried_over(choices, race)
-    return _build(session, problem, evidence, choices, race)
+    return _build(session, problem, evidence, choices, race, previous)
 
 
 def _champion(choices: Iterable[Choice], policy: Policy | None) -> Choice | None:
@@ -86,6 +87,7 @@ def _build(
     evidence: Evidence,
     choices: Sequence[Choice],
     race: Race | None,
+    previous: Policy | None,
 ) -> Policy | None:
     if not choices:
         return None
@@ -98,7 +100,6 @@ def _build(
         created=utc_now(),
     )
     rules = Rules(band=session.settings.band, simplicity=simplicity(evidence.variants.values()))
-    previous = stored_policy(session, problem)
     policy = build_policy(subject, choices, race=race, previous=previous, rules=rules)
     session.store.put_policy(policy.to_row())
     return policy

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autotune.errors import StoreUnavailableError
 from autotune.settings import settings
-from autotune.store import open_tuning_db
+from autotune.store import open_tuning_db, with_remedy
 from autotune_tuning_db import DeviceRow, StoreError, TrialRow
 from autotune_tuning_db.errors import translated
 
@@ -25,8 +25,7 @@ def stored_rows(operation: str | None) -> tuple[list[TrialRow], list[DeviceRow]]
                 _try_folder(file)
                 return [], []
     except StoreError as error:
-        remedy = "AUTOTUNE_DB=FILE or AUTOTUNE_HOME=FOLDER names another place."
-        raise StoreUnavailableError(f"{error} {remedy}") from error
+        raise StoreUnavailableError(with_remedy(error)) from error
     with open_tuning_db(readonly=True) as store:
         return store.trials(operation=operation), store.devices()
 

@@ -16,13 +16,10 @@ from autotune.model.space import concerns, why_not
 from autotune.registry import registry
 from autotune_policies import Grade, Policy, Snapshot, grade
 from autotune_tuning_db import PinRow, ProblemKey, TrialRow
-from autotune_tuning_db.rows import to_json
+from autotune_tuning_db.rows import REJECTED, to_json
 
 LOST = ("wrong", "failed", "crashed", "timeout", "unavailable")
 """Statuses of a trial that keep a candidate out of the ranking for good."""
-
-_ALARMING = ("wrong", "crashed")
-"""Those that are told even where other configs of the variant are right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +185,7 @@ def lost(key: ProblemKey, rows: Iterable[TrialRow]) -> list[Loss]:
     finished = {row.variant for row in latest.values() if row.status not in LOST}
     reasons: dict[str, Counter[tuple[str, str]]] = {}
     for row in latest.values():
-        told = _ALARMING if row.variant in finished else LOST
+        told = REJECTED if row.variant in finished else LOST
         if row.status in told:
             reasons.setdefault(row.variant, Counter())[row.status, one_line(row.reason)] += 1
     return [

@@ -16,7 +16,6 @@ from autotune.report.policies import loss_line
 from autotune.serving import Served, Server
 from autotune.spelling import candidate_text, short_problem, tune_command
 from autotune_policies import Choice, Constraints, Policy, Request, nearest
-from autotune_policies.intervals import CONFIDENCE, order_ranks
 
 
 def explain_blocks(
@@ -102,7 +101,7 @@ def _ranking(policy: Policy) -> list[Block]:
 
 def _choice_row(number: str, choice: Choice) -> tuple[str, ...]:
     interval = f"{units.seconds(choice.low)} to {units.seconds(choice.high)}"
-    if order_ranks(choice.samples)[1] < CONFIDENCE:
+    if not choice.covers:
         interval = f"- ({units.number(choice.samples, 'sample')})"
     return (
         number,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
+from autotune_policies.intervals import CONFIDENCE, order_ranks
 from autotune_tuning_db import MODES, PolicyRow, ProblemKey, Scalar
 from autotune_tuning_db.rows import read_moment
 
@@ -52,6 +53,11 @@ class Choice:
     def candidate(self) -> tuple[str, tuple[tuple[str, Scalar], ...]]:
         """Variant and config: what tells one candidate from another."""
         return self.variant, self.config
+
+    @property
+    def covers(self) -> bool:
+        """Whether there are samples enough for an interval at the 95% level."""
+        return order_ranks(self.samples)[1] >= CONFIDENCE
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "config": dict(self.config)}

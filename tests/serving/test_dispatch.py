@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from filled import lose
 
 from autotune import dispatch, stats
 from autotune.errors import (
@@ -17,13 +18,9 @@ from autotune.errors import (
     UnknownNameError,
     UserError,
 )
-from autotune.fingerprint import fingerprint
 from autotune.model import Problem
-from autotune.registry import registry
 from autotune.serving import refresh, server
 from autotune.settings import settings
-from autotune.store import open_tuning_db
-from autotune_tuning_db import TrialRow
 
 
 def test_nothing_tuned_serves_a_predicted_default_and_says_so_once(bench, caplog) -> None:
@@ -227,25 +224,7 @@ TIMES = {"samples": (1e-6,), "median": 1e-6, "low": 1e-6, "high": 1e-6}
 def tried(bench, variant: str, status: str, shape: tuple[int, int] = (3, 8), **config: int) -> None:
     """A trial as a campaign keeps it."""
     problem = Problem.of(bench.operation, shape, "float32")
-    with open_tuning_db() as store:
-        campaign = store.start_campaign(bench.device.identity, {})
-        store.add_trial(
-            TrialRow(
-                campaign=campaign,
-                problem=problem.key,
-                device=bench.device.identity,
-                mode="cold",
-                stage="search",
-                variant=variant,
-                fingerprint=fingerprint(registry.variant(bench.operation, variant)),
-                config=config,
-                status=status,
-                toolchain={},
-                circumstances={},
-                **(TIMES if status == "ok" else {}),
-                started="2026-01-01T00:00:00+00:00",
-            )
-        )
+    lose(problem, variant, status, "", config=config, **(TIMES if status == "ok" else {}))
 
 
 def test_what_the_gate_has_rejected_is_no_prediction(bench) -> None:

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from sqlite_utils import Database
 
 from autotune_tuning_db.keys import ProblemKey
+from autotune_tuning_db.rows import MEASURED, REJECTED
 
-_BAD = ("wrong", "crashed")
-_NEVER_RIGHT = """
+_GOOD, _BAD = (f"({', '.join(map(repr, each))})" for each in (MEASURED, REJECTED))
+_NEVER_RIGHT = f"""
 SELECT variant, fingerprint FROM trials WHERE device = ? AND operation = ? AND dtype = ?
 GROUP BY variant, fingerprint
-HAVING SUM(status IN ('wrong', 'crashed')) > 0
-   AND SUM(status IN ('ok', 'dropped', 'disturbed')) = 0
+HAVING SUM(status IN {_BAD}) > 0 AND SUM(status IN {_GOOD}) = 0
 """
-_HERE = """
+_HERE = f"""
 SELECT variant, fingerprint, config, status FROM trials
-WHERE problem = ? AND device = ? AND status IN ('ok', 'dropped', 'disturbed', 'wrong', 'crashed')
-ORDER BY id
+WHERE problem = ? AND device = ? AND (status IN {_GOOD} OR status IN {_BAD}) ORDER BY id
 """
 
 
@@ -44,4 +43,4 @@ def rejections(db: Database, problem: ProblemKey, device: str) -> frozenset[Reje
     for variant, fingerprint, config, status in db.execute(_HERE, [problem.text, device]):
         values = tuple(sorted(json.loads(config).items()))
         latest[Rejection(variant, fingerprint, values)] = status
-    return frozenset(found | {each for each, status in latest.items() if status in _BAD})
+    return frozenset(found | {each for each, status in latest.items() if status in REJECTED})

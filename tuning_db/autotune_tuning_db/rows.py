@@ -10,13 +10,19 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from autotune_tuning_db.keys import PLAIN_NAME, ProblemKey, Scalar
 
 MODES = ("cold", "hot", "graph")
 STAGES = ("search", "race", "profile")
 STATUSES = ("ok", "dropped", "disturbed", "wrong", "failed", "crashed", "timeout", "unavailable")
+
+MEASURED: tuple[Literal["ok", "dropped", "disturbed"], ...] = ("ok", "dropped", "disturbed")
+"""Statuses of what has passed the gate and has times."""
+
+REJECTED = ("wrong", "crashed")
+"""Those of what must not be served."""
 
 _MOST_SAMPLE_BYTES = 64 * 2**20
 
