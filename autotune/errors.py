@@ -18,6 +18,10 @@ class UserError(AutotuneError):
     exit_code = 2
 
 
+class PluginError(UserError):
+    """A plugin failed while it was imported."""
+
+
 class UnknownNameError(UserError):
     """An operation, variant, dim, flag, dtype or plan key that does not exist."""
 

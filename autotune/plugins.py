@@ -6,11 +6,13 @@ import importlib.util
 import os
 import sys
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
-from autotune.errors import UserError
+from autotune.errors import PluginError, UserError
 from autotune.locks import Lock
 from autotune.private import gather_caches
+from autotune.registry import registry
 from autotune.settings import settings
 
 GROUP = "autotune.plugins"
@@ -49,8 +51,27 @@ def load_plugins() -> None:
         _loaded = True
 
 
+def load_files(paths: Iterable[str | os.PathLike[str]]) -> None:
+    """Import plugin files; one that fails is named in a warning, and what it declared taken back.
+
+    With AUTOTUNE_STRICT_PLUGINS=1, and for what is no file at all, UserError is raised instead.
+    """
+    for path in paths:
+        try:
+            load_file(path)
+        except PluginError as error:
+            if settings().strict_plugins:
+                raise
+            told = str(error).removesuffix(".")
+            warnings.warn(f"{told}; its operations and variants are missing.", stacklevel=2)
+
+
 def load_file(path: str | os.PathLike[str]) -> None:
-    """Import a Python file that declares operations or variants; UserError if it fails."""
+    """Import a Python file that declares operations or variants.
+
+    UserError if there is none, PluginError (a UserError) if it fails; nothing that it declared
+    stays behind.
+    """
     try:
         file = Path(path).resolve()
         found = file.is_file()
@@ -64,6 +85,8 @@ def load_file(path: str | os.PathLike[str]) -> None:
         if str(file) in _files:
             return
         gather_caches()
+        while name in sys.modules:  # another folder's file of that name
+            name += "_"
         spec = importlib.util.spec_from_file_location(name, file)
         if spec is None or spec.loader is None:
             raise UserError(f"plugin file {str(path)!r} is not a Python file.")
@@ -72,11 +95,13 @@ def load_file(path: str | os.PathLike[str]) -> None:
         sys.path.insert(0, str(file.parent))
         try:
             spec.loader.exec_module(module)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            registry.forget(name)
+            del sys.modules[name]
+            if isinstance(error, KeyboardInterrupt):
+                raise
             why = f"{type(error).__name__}: {error}"
-            raise UserError(f"plugin file {str(path)!r} failed to load ({why}).") from error
+            raise PluginError(f"plugin file {str(path)!r} failed to load ({why}).") from error
         finally:
             sys.path.remove(str(file.parent))
         _files.append(str(file))

@@ -79,6 +79,20 @@ class Registry:
             kind = f"variant of {self.operation(operation).name}"
             raise UnknownNameError(kind, name, group) from None
 
+    def forget(self, module: str) -> None:
+        """Take back every operation, variant and proposal that a module declared."""
+        with self._lock:
+            for name, operation in list(self._operations.items()):
+                if operation.reference.__module__ == module:
+                    del self._operations[name], self._variants[name]
+            for group in self._variants.values():
+                for name, variant in list(group.items()):
+                    if getattr(variant.source, "__module__", None) == module:
+                        del group[name]
+            for origin in [each for each in self._proposals if each.startswith(f"{module}.")]:
+                del self._proposals[origin]
+            self.version += 1
+
     def add_proposal(self, propose: Callable[[Any], Iterable[Problem]]) -> None:
         """Register a function from a device to problems worth tuning on it unasked."""
         with self._lock:

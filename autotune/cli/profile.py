@@ -51,4 +51,4 @@ def profile(
     load_registry(plugin)
     machine = find_device(device)
     problem = one_problem(find_operation(operation), Words.of(shape, dtype, flags))
-    return profiling.run(problem, machine, variant, plugin_files=plugin or ())
+    return profiling.run(problem, machine, variant)

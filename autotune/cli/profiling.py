@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from autotune.candidates import candidate_of_variant, served_candidate
 from autotune.cli.answer import Answer
 from autotune.device import Device
 from autotune.fingerprint import fingerprint, toolchain
 from autotune.model import Candidate, Problem
 from autotune.model.traits import predict
+from autotune.plugins import plugin_files
 from autotune.profile import Profile, needs_counters, profile
 from autotune.registry import registry
 from autotune.report.profile import profile_blocks, profile_document
@@ -17,9 +16,7 @@ from autotune.store import device_row, open_tuning_db
 from autotune_tuning_db import TrialRow, utc_now
 
 
-def run(
-    problem: Problem, device: Device, name: str | None, *, plugin_files: Sequence[str] = ()
-) -> Answer:
+def run(problem: Problem, device: Device, name: str | None) -> Answer:
     """Count one call of a candidate; the variant's best known config, or its default."""
     needs_counters(device)
     candidate = (
@@ -27,7 +24,7 @@ def run(
         if name is None
         else candidate_of_variant(problem, device, name)
     )
-    found = profile(problem, candidate, device, plugin_files=plugin_files)
+    found = profile(problem, candidate, device, plugin_files=plugin_files())
     _keep(problem, device, candidate, found)
     variant = registry.variant(problem.operation, candidate.variant)
     prediction = predict(variant, problem, candidate.config)

@@ -39,11 +39,10 @@ class Words:
 
 def load_registry(plugins: Sequence[str] | None) -> None:
     """Load the installed plugins, then the files named by `--plugin`."""
-    from autotune.plugins import load_file, load_plugins
+    from autotune.plugins import load_files, load_plugins
 
     load_plugins()
-    for file in plugins or ():
-        load_file(file)
+    load_files(plugins or ())
 
 
 def measuring_device(name: str | None) -> Device:

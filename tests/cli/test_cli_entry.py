@@ -120,15 +120,52 @@ def test_a_reader_that_stops_is_no_error() -> None:
     assert ended.stdout.splitlines()[1] in ("0", "141")
 
 
-def test_a_broken_plugin_file_is_named(run: Run, tmp_path: Path) -> None:
+_FAILS = """
+from autotune import operation, variant
+
+@operation(inputs="x[N]", outputs="y[N]")
+def half_made(x):
+    return x
+
+@variant("toy_scale")
+def half_made_too(x, y):
+    y[:] = 2 * x
+
+"""
+
+
+@pytest.mark.parametrize("end", ["import does_not_exist", "import sys; sys.exit(3)"])
+def test_a_plugin_file_that_fails_costs_a_warning(
+    run: Run, tmp_path: Path, toy: str, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
     bad = tmp_path / "bad.py"
-    bad.write_text("import does_not_exist\n")
-    ended = run("variants", "--plugin", bad)
-    assert ended.code == 2
-    assert "bad.py" in ended.err
-    assert "does_not_exist" in ended.err
-    bad.write_text("import sys; sys.exit(3)\n")
-    assert run("variants", "--plugin", bad).code == 2
+    bad.write_text(_FAILS + end)
+    ended = run("variants", "toy_scale", "--plugin", toy, "--plugin", bad)
+    assert ended.code == 0
+    (line,) = ended.err.splitlines()
+    assert "bad.py" in line
+    assert line.endswith("its operations and variants are missing.")
+    assert "half_made_too" not in ended.out  # what came before the failure went with it
+    unknown = run("tune", "half_made", "--shape", 8, "--plugin", bad)
+    assert unknown.code == 2
+    assert "bad.py" in unknown.err
+    assert "half_made" in unknown.err
+    monkeypatch.setenv("AUTOTUNE_STRICT_PLUGINS", "1")
+    strict = run("variants", "--plugin", bad)
+    assert strict.code == 2
+    (line,) = strict.err.splitlines()
+    assert "bad.py" in line
+
+
+def test_the_measuring_process_does_without_a_plugin_file_that_fails(
+    run: Run, tmp_path: Path, toy: str
+) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text(_FAILS + "1 / 0")
+    words = ("tune", "toy_scale", "--shape", 8, "--budget", "1s", "--plugin", toy, "--plugin", bad)
+    ended = run(*words)
+    assert ended.code == 0, ended.err
+    assert "half_made" not in ended.out
 
 
 def test_what_a_plugin_prints_stays_out_of_the_document(tmp_path: Path) -> None:
