@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.accept.versions import PREVIOUS, current_source, labels_of, named, usable
-from autotune.candidates import candidate_of_variant
+from autotune.candidates import candidate_of_variant, runnable_config
 from autotune.device import Device
 from autotune.errors import UserError
 from autotune.model import Candidate, Problem
@@ -77,7 +77,7 @@ class Baselines:
             rows, variant = self._from_file(problem, candidate, served=served)
             return self._stored(rows, Path(self.name).name, candidate, same=variant)
         if self.name in {each.name for each in registry.variants(problem.operation)}:
-            return candidate_of_variant(problem, self.place.device, self.name)
+            return self._variant(problem)
         rows = self._of_version(problem, candidate)
         if not rows and self.name == PREVIOUS:
             return Missing(
@@ -93,6 +93,14 @@ class Baselines:
             )
         what = f"{candidate.variant} {self.name}"
         return self._stored(rows, what, candidate, same=candidate.variant)
+
+    def _variant(self, problem: Problem) -> Baseline:
+        """The variant so called; of many problems it need not take every one."""
+        device, name = self.place.device, self.name
+        config, why = runnable_config(registry.variant(problem.operation, name), problem, device)
+        if config is None:
+            return Missing(f"{name} cannot run this on {device.label}: {why}")
+        return candidate_of_variant(problem, device, name)
 
     def _of_version(self, problem: Problem, candidate: Candidate) -> list[TrialRow]:
         """Trials of the problem, those of this device and mode if there are any.

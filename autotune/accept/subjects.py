@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from autotune.candidates import candidate_of_variant, runnable_config, served_candidate
 from autotune.device import Device
@@ -57,26 +58,46 @@ def subjects(
 ) -> tuple[list[Subject], list[Skipped]]:
     """The candidates to judge: what dispatch serves, or the variants named (`all`: each).
 
-    A variant that is named and cannot run raises UserError; one among all is skipped. Every
-    problem has a subject or something skipped: there is no judging the reference by itself.
+    A variant that is named and can run none of the problems raises UserError; otherwise what it
+    cannot run is skipped. Every problem has a subject or something skipped: there is no judging
+    the reference by itself.
     """
     found: list[Subject] = []
     skipped: list[Skipped] = []
     for problem in problems:
-        if ALL in variants:
-            names, left_out = _among_all(problem, device)
+        if variants:
+            choose = _among_all if ALL in variants else partial(_among_named, names=variants)
+            names, left_out = choose(problem, device)
             skipped += left_out
-        else:
-            names = list(dict.fromkeys(variants))
-        for name in names:
-            found.append(Subject(problem, candidate_of_variant(problem, device, name), False))
+            for name in names:
+                found.append(Subject(problem, candidate_of_variant(problem, device, name), False))
         if not variants:
             served = served_candidate(problem, device, mode)
             if served.variant in {each.name for each in registry.variants(problem.operation)}:
                 found.append(Subject(problem, served, True))
             else:
                 skipped.append(Skipped(problem, served.variant, ONLY_REFERENCE))
+    judged = {each.candidate.variant for each in found}
+    for left in skipped:
+        if left.variant in variants and left.variant not in judged:
+            candidate_of_variant(left.problem, device, left.variant)  # says why, once
     return found, skipped
+
+
+def _among_named(
+    problem: Problem, device: Device, *, names: Sequence[str]
+) -> tuple[list[str], list[Skipped]]:
+    """Of the variants that are named those that run the problem, and those that do not."""
+    running: list[str] = []
+    skipped: list[Skipped] = []
+    for name in dict.fromkeys(names):
+        variant = registry.variant(problem.operation, name)
+        config, why = runnable_config(variant, problem, device)
+        if config is not None:
+            running.append(name)
+        else:
+            skipped.append(Skipped(problem, name, why))
+    return running, skipped
 
 
 def _among_all(problem: Problem, device: Device) -> tuple[list[str], list[Skipped]]:

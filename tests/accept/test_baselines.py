@@ -44,6 +44,13 @@ def test_a_variant_is_taken_with_its_fastest_config_that_was_measured() -> None:
     assert found.config == {"repeats": 20}
 
 
+def test_a_variant_that_cannot_run_one_problem_says_so_there_and_the_rest_goes_on() -> None:
+    with baselines("absent", PLACE) as found:
+        reason = missing(found.find(problem(), candidate("numpy"), served=False))
+    assert reason.startswith("absent cannot run this on ")
+    assert "no unicorn" in reason
+
+
 def test_previous_is_the_source_that_was_measured_last_before_this_one() -> None:
     keep(1e-3, fingerprint=OLDER)
     keep(2e-3, fingerprint=OLD)

@@ -178,6 +178,20 @@ def test_a_problem_that_only_the_reference_runs_is_open_and_the_others_go_on(
     assert document["skipped"][0]["reason"] == "only the reference can run it here"
 
 
+def test_a_named_variant_is_skipped_where_it_cannot_run_and_refused_if_nowhere(
+    run: Run, fake: FakeWorker
+) -> None:
+    fake.seconds["narrow"] = 1e-3
+    words = ("accept", "toy_narrow", "--plugin", PLUGIN, "--shape", "9", "--variant", "narrow")
+    ended = run(*words, "--dtype", "float64", "--dtype", "float32")
+    assert ended.code == 64
+    assert "narrow is not judged: does not support float64." in ended.flat
+    assert "narrow pass" in ended.flat
+    nowhere = run(*words, "--dtype", "float64")
+    assert nowhere.code == 2
+    assert "narrow cannot run toy_narrow" in nowhere.err
+
+
 def test_a_file_that_cannot_be_written_is_refused_before_and_none_is_left(
     run: Run, tmp_path: Path, fake: FakeWorker
 ) -> None:
