@@ -14,8 +14,8 @@ from autotune_policies import Choice, Near, Policy, Request, Resolution, Snapsho
 _GROUNDS = {
     "pinned": "pinned by you",
     "tuned": "measured for exactly this problem on this device",
-    "interpolated": "interpolated between sizes that were measured on this device",
-    "family": "taken from a device of the same family",
+    "interpolated": "interpolated from other sizes that were measured on this device",
+    "family": "taken from measurements on a device of the same family",
 }
 
 
@@ -28,6 +28,8 @@ def explain_resolution(problem: Problem, device: Device, resolution: Resolution)
         grounds = (
             f"measured for exactly this problem on this device, in another mode: {policy.mode}"
         )
+    if resolution.beyond > 1:
+        grounds += f", {resolution.beyond:.3g} times outside their range"
     lines = [_subject(problem, device), f"{chosen}: {grounds}"]
     if choice is not None:
         measured = f"{units.seconds(choice.seconds)} ({_evidence(choice)})"

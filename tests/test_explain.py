@@ -63,10 +63,17 @@ def test_an_interpolated_answer_names_its_nearest_measurement() -> None:
         CPU,
         Resolution("interpolated", winner.variant, winner.config, winner, made),
     )
-    assert "interpolated between sizes" in text
+    assert "interpolated from other sizes that were measured on this device\n" in text
     assert "nearest measurement: 1.00 ms" in text
     assert "Nq=512" in text
     assert "the next variant" not in text
+
+
+def test_an_answer_from_beyond_the_tuned_sizes_says_how_far() -> None:
+    winner = (made := policy(problem(512))).winner
+    found = Resolution("interpolated", winner.variant, winner.config, winner, made, beyond=2.0)
+    text = explain.explain_resolution(problem(), CPU, found)
+    assert "sizes that were measured on this device, 2 times outside their range\n" in text
 
 
 def test_a_pin_without_a_measurement() -> None:

@@ -37,10 +37,14 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The policies an answer is taken from, by size, and the log2 distance to the request."""
+    """The policies an answer is taken from, by size, and the log2 distance to the request.
+
+    `beyond` is by what factor the request lies outside their sizes, 1 if it does not.
+    """
 
     policies: tuple[Policy, ...]
     distance: float
+    beyond: float
 
 
 def neighbours(
@@ -64,11 +68,11 @@ def neighbours(
         members.sort(key=lambda policy: (_size(policy.problem, axes), policy.problem.text))
         first, last = (_size(members[end].problem, axes) for end in (0, -1))
         beyond = max(first - size, size - last, 0.0)
-        ranked.append((math.hypot(math.dist(other, place), beyond), other, members))
+        ranked.append((math.hypot(math.dist(other, place), beyond), other, members, beyond))
     if not ranked:
         return None
-    distance, _, nearest = min(ranked, key=lambda item: item[:2])
-    return Neighbours(tuple(nearest), distance)
+    distance, _, nearest, beyond = min(ranked, key=lambda item: item[:2])
+    return Neighbours(tuple(nearest), distance, 2.0 ** min(beyond, _LARGEST_LOG))
 
 
 def estimates(found: Neighbours, problem: ProblemKey, axes: Axes) -> list[Estimate]:

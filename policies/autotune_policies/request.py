@@ -79,7 +79,8 @@ class Resolution:
 
     `config` is None when a pin leaves it open and nothing was measured: take the variant's
     default. `choice` is the evidence the answer rests on, None for such a pin. `policy` is where
-    it comes from; for an interpolated answer that is the nearest neighbour. `notes` tell what
+    it comes from; for an interpolated answer that is the nearest neighbour, and `beyond` is by
+    what factor the size asked for lies outside the tuned ones (1: it does not). `notes` tell what
     was passed over and why, in order; `skipped` is the same as data.
     """
 
@@ -91,6 +92,7 @@ class Resolution:
     grade: Grade = Grade("fresh")
     notes: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    beyond: float = 1.0
 
     def applies(self, mode: str) -> bool:
         """Whether it rests on what the user pinned, or on measurements in this mode."""

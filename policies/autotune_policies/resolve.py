@@ -134,7 +134,22 @@ def resolve(
     notes = [f"passed over {s.variant}: {s.reason}" for s in search.skipped.values()]
     if found.choice is not None and found.grade.changed:
         notes.append(f"to be measured again, changed: {'; '.join(found.grade.changed)}")
-    return replace(found, notes=tuple(dict.fromkeys(notes)), skipped=tuple(search.skipped.values()))
+    return replace(
+        found,
+        notes=tuple(dict.fromkeys(notes)),
+        skipped=tuple(search.skipped.values()),
+        beyond=_beyond(snapshot, found, request),
+    )
+
+
+def _beyond(snapshot: Snapshot, found: Resolution, request: Request) -> float:
+    """By what factor the request lies outside the sizes that an answer was taken from."""
+    policy = found.policy
+    if policy is None or policy.problem == request.problem:
+        return 1.0
+    others = (each for each in snapshot.policies if each.device == policy.device)
+    near = neighbours(others, request.problem, request.axes, mode=policy.mode)
+    return near.beyond if near is not None else 1.0
 
 
 def closest(resolution: Resolution, limit: int = 3) -> tuple[Skipped, ...]:

@@ -46,6 +46,15 @@ def test_the_exact_policy_answers_with_its_winner(exact: Policy) -> None:
     assert found.notes == ()
 
 
+@pytest.mark.parametrize(
+    ("size", "beyond"), [(512, 1.0), (256, 1.0), (300, 1.0), (1024, 1.0), (4096, 4.0), (64, 4.0)]
+)
+def test_how_far_a_size_lies_beyond_the_tuned_ones(exact: Policy, size: int, beyond: float) -> None:
+    tuned = (policy_of(problem_of(n), {"fused": 1e-3}) for n in (256, 1024))
+    found = answer(Snapshot((exact, *tuned)), request_of(problem_of(size)))
+    assert found.beyond == pytest.approx(beyond)
+
+
 def test_what_was_measured_in_another_mode_comes_last(exact: Policy) -> None:
     asked = replace(request_of(), mode="graph")
     found = answer(Snapshot((exact,)), asked)
