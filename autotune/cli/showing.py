@@ -169,14 +169,27 @@ def listed(query: Query, found: Found) -> Answer:
 
 
 def _what_to_run(query: Query) -> list[Any]:
+    from autotune.explain import nothing_to_measure
     from autotune.report.blocks import Verbatim
     from autotune.spelling import tune_command
 
     if not query.problems:
         name = f" {query.operation}" if query.operation else ""
         return [Verbatim(f"to measure: autotune tune{name}")]
-    commands = [tune_command(problem, mode=query.mode or "cold") for problem in query.problems]
+    device = _measured_on(query.device)
+    why = {problem: nothing_to_measure(problem, device) for problem in query.problems}
+    commands = [tune_command(each, mode=query.mode or "cold") for each in why if not why[each]]
+    if not commands:
+        return list(dict.fromkeys(why.values()))
     return ["to measure:", *(Verbatim(f"  {command}") for command in commands[:8])]
+
+
+def _measured_on(name: str | None) -> Device:
+    """The device of that name if it is here, else the best that is."""
+    try:
+        return find_device(None if name == "all" else name, usable=False)
+    except DeviceNotFoundError:
+        return find_device(None, usable=False)
 
 
 def whys(found: Found) -> Answer:

@@ -246,3 +246,8 @@ def test_nothing_is_advised_where_no_variant_takes_the_dtype(run: Run, toy: str)
     told = run("show", "decode", "--shape", "1x1x64x16", "--dtype", "bfloat16", "--explain")
     assert "to measure it" not in told.flat
     assert "no variant" in told.flat
+    every = run("show", "attention", "--shape", "1x1x64x16")  # on a CPU no 16-bit variants
+    assert [line.split()[-1] for line in every.out.splitlines()[2:]] == ["float32", "float64"]
+    none = run("show", "attention", "--shape", "1x1x64x16", "--dtype", "float16")
+    assert "--dtype float16" not in none.flat
+    assert "No variant of attention is made for float16 on a CPU" in none.flat
