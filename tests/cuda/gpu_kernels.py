@@ -93,3 +93,9 @@ def install_kernel(cupy: fake.FakeCupy, dtype: str = "float64") -> None:
         rows[...] = factor * (x.astype(wide) + y.astype(wide))
         total[...] = rows.astype(kind)
         fake.at(v[9], m, wide)[...] = rows.max(axis=1)
+
+
+def values(dtype: str = "float64") -> list[Any]:
+    """Two host arrays to add."""
+    rng = np.random.default_rng(5)
+    return [rng.standard_normal((3, 8)).astype(dtype) for _ in range(2)]

@@ -3,47 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
 from typing import Any
 
-import fake_torch
 import gpu_kernels
 import numpy as np
 import pytest
-from gpu_kernels import Gpu, gpu_sum
+from gpu_kernels import Gpu, gpu_sum, values
 
 from autotune import asking, dispatch, serving
 from autotune.cuda import streams
-from autotune.device import local_cpu
-from autotune.errors import CapturingError, DeviceLostError, ShapeError, UserError
-from autotune.lookup import forget
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch, fake_cupy: Any, compiled: Any) -> Iterator[Any]:
-    """A machine with fake GPUs; the fake CuPy."""
-
-    def find_device(name: str | None = None) -> Any:
-        return local_cpu() if name == "cpu" else Gpu(int((name or "cuda:0").partition(":")[2] or 0))
-
-    for module in (asking, serving):
-        monkeypatch.setattr(module, "find_device", find_device)
-    monkeypatch.setattr(serving, "_server", None)
-    gpu_kernels.install_kernel(fake_cupy)
-    forget()
-    yield fake_cupy
-    forget()
-
-
-@pytest.fixture
-def torch(monkeypatch: pytest.MonkeyPatch, gpu: Any) -> fake_torch.FakeTorch:
-    """And a fake torch."""
-    return fake_torch.install(monkeypatch)
-
-
-def values(dtype: str = "float64") -> list[Any]:
-    rng = np.random.default_rng(5)
-    return [rng.standard_normal((3, 8)).astype(dtype) for _ in range(2)]
+from autotune.errors import DeviceLostError, ShapeError
 
 
 def test_cupy_arrays_give_cupy_arrays(gpu: Any) -> None:
@@ -119,72 +88,6 @@ def test_host_arrays_are_served_by_the_cpu_beside_a_gpu(gpu: Any) -> None:
     assert kernel.origin == "reference"  # this operation has no variant for CPUs
 
 
-def test_torch_tensors_give_torch_tensors_on_torchs_stream(gpu: Any, torch: Any) -> None:
-    x, y = values()
-    tensors = [torch.on(x), torch.on(y)]
-    kernel = dispatch(gpu_sum, *tensors)
-    torch.streams[0] = 0x77
-    total = kernel(*tensors)
-    assert (type(total), total.device) == (torch.Tensor, torch.device("cuda", 0))
-    np.testing.assert_allclose(total._array, 2 * (x + y))
-    assert gpu.launched[-1].stream == 0x77
-    assert torch.made == 3  # total, peak and the temporary
-    assert gpu.cuda.get_current_stream().ptr == 0
-    assert dispatch(gpu_sum, *tensors) is kernel
-    strided = [torch.on(each.T).transpose(0, 1) for each in (x, y)]
-    assert dispatch(gpu_sum, *strided).problem.layout == "strided"
-    np.testing.assert_allclose(kernel(*strided)._array, 2 * (x + y))
-
-
-def test_torch_and_cupy_take_turns_on_one_kernel(gpu: Any, torch: Any) -> None:
-    x, y = values()
-    kernel = dispatch(gpu_sum, (3, 8), dtype="float64", device="cuda")
-    for _ in range(2):
-        assert isinstance(kernel(gpu.asarray(x), gpu.asarray(y)), gpu.ndarray)
-        assert isinstance(kernel(torch.on(x), torch.on(y)), torch.Tensor)
-    with pytest.raises(ShapeError, match="on the host, this kernel runs on cuda:0"):
-        kernel(torch.on(x, None), torch.on(y, None))
-    with pytest.raises(ShapeError, match=r"x is torch.float32, dispatched for torch.float64"):
-        kernel(*(torch.on(each.astype("f4")) for each in (x, y)))
-
-
-def test_torch_in_sixteen_bits(gpu: Any, torch: Any) -> None:
-    gpu_kernels.install_kernel(gpu, "float16")
-    x, y = values("float16")
-    tensors = [torch.on(x), torch.on(y)]
-    total, peak = dispatch(gpu_sum, *tensors)(*tensors, residuals=True)
-    assert (total.dtype, peak.dtype) == (torch.float16, torch.float32)
-
-
-@pytest.mark.parametrize("place", [0, None])
-def test_a_tensor_whose_gradient_would_be_lost_is_refused(
-    gpu: Any, torch: Any, place: int | None
-) -> None:
-    x, y = values()
-    tensors = [torch.on(x, place), torch.on(y, place)]
-    kernel = dispatch(gpu_sum, *tensors)
-    kernel(*tensors)
-    tensors[1].requires_grad = True
-    with pytest.raises(UserError, match="an input requires a gradient"):
-        kernel(*tensors)
-    kernel(tensors[0], tensors[1].detach())
-    torch.recording = False
-    kernel(*tensors)
-
-
-def test_cpu_tensors_run_on_their_memory(gpu: Any, torch: Any) -> None:
-    x, y = values("float32")
-    tensors = [torch.on(x, None), torch.on(y, None)]
-    kernel = dispatch(gpu_sum, *tensors)
-    assert kernel.device.kind == "cpu"
-    total = kernel(*tensors)
-    assert isinstance(total, torch.Tensor)
-    np.testing.assert_allclose(total.numpy(), 2 * (x + y), rtol=1e-6)
-    out = torch.empty((3, 8))
-    assert kernel(*tensors, out=out) is out
-    np.testing.assert_allclose(out.numpy(), 2 * (x + y), rtol=1e-6)
-
-
 def test_two_gpus_each_with_its_own_kernel(gpu: Any) -> None:
     gpu.device_count = 2
     streams.several_devices.cache_clear()
@@ -204,137 +107,6 @@ def test_two_gpus_each_with_its_own_kernel(gpu: Any) -> None:
         with pytest.raises(ShapeError, match="cuda:1"):
             first(*arrays)
     np.testing.assert_allclose(first(*here).get(), 2 * (x + y))
-
-
-def test_a_workspace_takes_the_place_of_temporaries(gpu: Any, torch: Any) -> None:
-    x, y = values()
-    arrays, out = [gpu.asarray(x), gpu.asarray(y)], gpu.empty((3, 8))
-    kernel = dispatch(gpu_sum, *arrays)
-    assert kernel.workspace_bytes == 256  # 3 * 8 * 8, aligned
-    kernel(*arrays)
-    workspace = gpu.empty(300, np.uint8)
-    outputs, before = (out, gpu.empty(3)), gpu.pool.taken
-    kernel(*arrays, out=outputs, workspace=workspace)
-    assert gpu.pool.taken == before
-    np.testing.assert_allclose(workspace.get()[:192].view("f8"), 2 * (x + y).ravel())
-    for wrong in (gpu.empty(255, np.uint8), gpu.empty(300, np.float32), np.empty(300, np.uint8)):
-        with pytest.raises(ShapeError, match="packed uint8 array of cupy's of at least 256 bytes"):
-            kernel(*arrays, workspace=wrong)
-    tensors = [torch.on(x), torch.on(y)]
-    bytes_of_torch = torch.on(np.zeros(256, np.uint8))
-    kernel(*tensors, workspace=bytes_of_torch)
-    np.testing.assert_allclose(bytes_of_torch._array[:192].view("f8"), 2 * (x + y).ravel())
-
-
-def test_no_workspace_is_kept_alive_and_one_at_the_same_address_is_as_good(gpu: Any) -> None:
-    x, y = values()
-    arrays, out = [gpu.asarray(x), gpu.asarray(y)], (gpu.empty((3, 8)), gpu.empty(3))
-    kernel = dispatch(gpu_sum, *arrays)
-    kernel(*arrays, out=out)
-    idle = gpu.pool.used
-    room = gpu.empty(1024, np.uint8)
-    for start in (0, 256, 0, 512):  # bytes
-        workspace = room[start : start + 256]
-        room[...] = 0
-        kernel(*arrays, out=out, workspace=workspace, factor=start + 1.0)
-        found = workspace.get()[:192].view("f8")
-        np.testing.assert_allclose(found, (start + 1.0) * (x + y).ravel())
-        assert np.count_nonzero(room.get()) <= 192
-    del room, workspace
-    assert gpu.pool.used == idle
-
-
-def captured(gpu: Any, work: Callable[[], Any]) -> tuple[Any, Any]:
-    """What `work` returned while a graph was captured, and the graph."""
-    stream = gpu.cuda.Stream(non_blocking=True)
-    with stream:
-        stream.begin_capture()
-        try:
-            result = work()
-        finally:
-            graph = stream.end_capture()
-    return result, graph
-
-
-def test_dsp_5_a_first_call_during_capture_is_refused_and_leaves_it_intact(gpu: Any) -> None:
-    arrays = [gpu.asarray(each) for each in values()]
-    with pytest.raises(CapturingError, match=r"cuda_sum.*call it once before the capture"):
-        captured(gpu, lambda: dispatch(gpu_sum, *arrays)(*arrays))
-    assert not gpu.loaded
-    kernel = dispatch(gpu_sum, *arrays)
-    assert kernel.variant == "cuda_sum"
-    kernel(*arrays)
-
-
-def test_a_first_call_during_torchs_capture_is_refused(gpu: Any, torch: Any) -> None:
-    tensors = [torch.on(each) for each in values()]
-    kernel = dispatch(gpu_sum, *tensors)
-    torch.streams[0] = 0x77
-    gpu.captures[0x77] = []
-    with pytest.raises(CapturingError, match="call it once before the capture"):
-        kernel(*tensors)
-    del gpu.captures[0x77]
-    kernel(*tensors)
-    gpu.captures[0x77] = work = []
-    total = kernel(*tensors)
-    del gpu.captures[0x77]
-    assert len(work) == 1
-    work[0]()
-    np.testing.assert_allclose(total._array, 2 * (tensors[0]._array + tensors[1]._array))
-
-
-def test_dsp_5_nothing_is_tuned_during_capture(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    tuned: list[Any] = []
-    monkeypatch.setattr("autotune.tune", lambda *given, **_: tuned.append(given))
-    arrays = [gpu.asarray(each) for each in values()]
-    kernel, _ = captured(gpu, lambda: dispatch(gpu_sum, *arrays, tune_on_miss=True))
-    assert kernel.origin == "predicted"
-    assert tuned == []
-
-
-def test_memory_that_a_graph_writes_to_stays_alive(gpu: Any) -> None:
-    x, y = (gpu.asarray(each) for each in values())
-    kernel = dispatch(gpu_sum, x, y)
-    kernel(x, y)
-    idle = gpu.pool.used
-    total, graph = captured(gpu, lambda: kernel(x, y))
-    x[...] = 1.0
-    y[...] = 2.0
-    graph.launch()
-    assert (total.get() == 6.0).all()
-    del total
-    held = 3 * 8 * 8 + 256 + 3 * 8  # total, the temporary, and the residual nobody asked for
-    assert gpu.pool.used == idle + held
-    for _ in range(3):
-        kernel(x, y)
-    assert gpu.pool.used == idle + held
-
-
-def test_small_temporaries_stay_with_their_stream(gpu: Any) -> None:
-    arrays = [gpu.asarray(each) for each in values()]
-    kernel = dispatch(gpu_sum, *arrays)
-    out = kernel(*arrays, residuals=True)
-
-    def taken_by_two_calls(stream: Any) -> int:
-        before = gpu.pool.taken
-        with stream:
-            kernel(*arrays, out=out)
-            kernel(*arrays, out=out)
-        return int(gpu.pool.taken - before)
-
-    one = gpu.cuda.Stream()
-    assert taken_by_two_calls(gpu.cuda.Stream.null) == 0  # those of the first call
-    assert [taken_by_two_calls(one), taken_by_two_calls(one)] == [1, 0]
-    assert taken_by_two_calls(gpu.cuda.ExternalStream(2)) == 2  # another one in every thread
-
-
-def test_large_temporaries_go_back_to_the_pool(gpu: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("autotune.execution._KEPT_BYTES", 100)
-    arrays = [gpu.asarray(each) for each in values()]
-    kernel = dispatch(gpu_sum, *arrays)
-    idle = gpu.pool.used
-    kernel(*arrays)
-    assert gpu.pool.used == idle
 
 
 def test_a_launch_that_fails_sets_the_variant_aside(gpu: Any, caplog: Any) -> None:
@@ -423,21 +195,6 @@ def test_what_a_builder_needs_compiled_is_known_without_a_gpu(
     ((name, options),) = compiled
     assert name == "toy.cu"
     assert {"--gpu-architecture=sm_120", "-DREAL=float32"} <= set(options)
-
-
-def test_bfloat16_tensors_need_no_ml_dtypes(
-    gpu: Any, torch: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "ml_dtypes", None)  # importing it fails
-    launched: list[Any] = []
-    gpu.kernel("sum", gpu_kernels.ARGUMENTS)(lambda *values: launched.append(values))
-    tensors = [torch.empty((3, 8), torch.bfloat16, torch.device("cuda", 0)) for _ in range(2)]
-    kernel = dispatch(gpu_sum, *tensors)
-    total, peak = kernel(*tensors, residuals=True)
-    assert (kernel.variant, len(launched)) == ("cuda_sum", 1)
-    assert (total.dtype, peak.dtype) == (torch.bfloat16, torch.float32)
 
 
 def test_residuals_beside_given_outputs_are_made_where_the_arrays_are(gpu: Any) -> None:
