@@ -42,13 +42,22 @@ def random_inputs(problem: Problem, scale: float, seed: int = 5) -> tuple[Array,
     arrays = {}
     for name, values in zip(names, drawn, strict=True):
         arrays[name] = (values * (scale if name in ("q", "k", "x") else 1)).astype(problem.dtype)
-    if "lse" in arrays:
-        from autotune_variants.attention.reference import forward
+    return with_forward(problem, tuple(arrays.values()))
 
-        wide = [arrays[name].astype(np.float64) for name in "qkv"]
-        (factor,) = problem.scalars()
-        out, lse = forward(*wide, causal=problem.flags["causal"], scale=factor)
-        arrays["out"], arrays["lse"] = out.astype(problem.dtype), lse.astype(problem.dtype)
+
+def with_forward(problem: Problem, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Inputs whose out and lse, if there are any, are what attention returns for the others."""
+    names = [tensor.name for tensor in problem.operation.inputs]
+    if "lse" not in names:
+        return inputs
+    from autotune_variants.attention.reference import forward
+
+    arrays = dict(zip(names, inputs, strict=True))
+    wide = [arrays[name].astype(np.float64) for name in "qkv"]
+    (factor,) = problem.scalars()
+    out, lse = forward(*wide, causal=problem.flags["causal"], scale=factor)
+    lse[np.isnan(out).all(axis=-1)] = np.nan  # as every variant has it
+    arrays["out"], arrays["lse"] = out.astype(problem.dtype), lse.astype(problem.dtype)
     return tuple(arrays.values())
 
 

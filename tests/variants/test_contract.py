@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from chosen_parts import serve
 from contract_arrays import boxed
-from contract_runs import expected, faults, random_inputs, run, smallest_tiles
+from contract_runs import expected, faults, random_inputs, run, smallest_tiles, with_forward
 from contract_sizes import cases, typical
 
 import autotune_variants  # noqa: F401
@@ -78,3 +79,28 @@ class TestContract:
         for (name, right, bound), box in zip(expected(problem, given), outputs, strict=True):
             assert np.isfinite(box.view).all(), name
             assert np.abs(box.view - right).max() <= 10 * bound, name
+
+    @pytest.mark.filterwarnings("ignore::RuntimeWarning")
+    def test_what_is_not_finite_is_not_lost(
+        self, variant: Variant, dtype: str, layout: str
+    ) -> None:
+        """One such element in each input by turns: outputs have it where the reference has."""
+        operation = variant.operation
+        problem = Problem.of(operation, typical(operation.name, 50), dtype)
+        options = {**problem.flags, **dict(zip(operation.scalars, problem.scalars(), strict=True))}
+        config = smallest_tiles(variant, problem)
+        for place, bad in product(range(len(operation.inputs)), (np.nan, np.inf)):
+            name = operation.inputs[place].name
+            if name in ("out", "lse"):  # they follow from others
+                continue
+            given = random_inputs(problem, scale=1.0)
+            given[place][tuple(size // 2 for size in given[place].shape)] = bad
+            given = with_forward(problem, given)
+            inputs = [boxed(each.shape, dtype, layout, each) for each in given]
+            outputs = [boxed(t.shape(problem.sizes), dtype, layout) for t in operation.outputs]
+            run(variant, problem, config, [*inputs, *outputs])
+            exact = operation.reference(*(each.astype(np.float64) for each in given), **options)
+            exact = exact if isinstance(exact, tuple) else (exact,)
+            for tensor, right, box in zip(operation.outputs, exact, outputs, strict=True):
+                lost = np.isfinite(box.view) & ~np.isfinite(right)
+                assert not lost.any(), f"{bad} in {name} is lost in {tensor.name}"

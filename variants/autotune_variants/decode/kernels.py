@@ -124,13 +124,13 @@ def combine(out: Any, parts: Any, stats: Any) -> None:
         for d in range(features):
             out[g, d] = 0
         for s in range(splits):
-            if stats[s, 1, g] > 0:
+            if stats[s, 1, g] != 0:  # a NaN counts
                 weight = exp2((stats[s, 0, g] - peak) * stats.dtype.type(LOG2E))
                 total += weight * stats[s, 1, g]
                 for d in range(features):
                     out[g, d] += weight * parts[s, g, d]
         for d in range(features):
-            out[g, d] /= total if total > 0 else 1
+            out[g, d] /= total if total != 0 else 1
 
 
 @njit(**INLINED)

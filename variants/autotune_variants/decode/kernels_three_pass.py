@@ -163,4 +163,4 @@ def gather(worker: int, v: Any, out: Any, weights: Any, tiles: Any) -> None:
             for other in range(totals.shape[0]):
                 total += totals[other, b, kv, g]
             for d in range(width):
-                out[b, kv * group + g, d0 + d] = sums[0, g, d] / total if total > 0 else 0
+                out[b, kv * group + g, d0 + d] = sums[0, g, d] / total if total != 0 else 0
