@@ -56,21 +56,30 @@ class Seat:
                 except Exception as error:
                     self._give_way(error)
                 else:
-                    self.call = (
-                        executable.call if self._direct and executable.takes_outputs else None
-                    )
-                    self.executable = executable
+                    self._put(executable)
             return self.executable
 
     def give_way(self, failed: Any, error: Exception) -> None:
         """Have the next best serve in place of the executable, or call, that failed.
 
-        Of threads that meet the same failure the first has it replaced. Raises the error when the
-        last resort has failed.
+        Of threads that meet the same failure the first has it replaced. What failed by NumPy's
+        floating-point errors gives way to itself without them. Raises the error when the last
+        resort has failed.
         """
+        from autotune.quiet import quieter
+
         with self._lock:
-            if failed is self.executable or failed is self.call:
-                self._give_way(error)
+            executable = self.executable
+            if executable is not None and (failed is executable or failed is self.call):
+                quiet = quieter(executable, error)
+                if quiet is None:
+                    self._give_way(error)
+                else:
+                    self._put(quiet)
+
+    def _put(self, executable: Executable) -> None:
+        self.call = executable.call if self._direct and executable.takes_outputs else None
+        self.executable = executable
 
     def _give_way(self, error: Exception) -> None:
         if self.served.origin == "reference":

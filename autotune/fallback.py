@@ -15,6 +15,7 @@ from autotune.model.problem import Config, Problem
 from autotune.model.space import default_config, too_large
 from autotune.model.traits import is_deterministic, workspace_bytes
 from autotune.model.variant import Run, Variant
+from autotune.quiet import quietly
 from autotune.rejected import Rejects
 from autotune.roofline import device_rates
 from autotune_policies import Constraints, Resolution, closest
@@ -121,4 +122,4 @@ def _run_reference(problem: Problem) -> Run:
         for tensor, result in zip(operation.outputs, results, strict=True):
             library_of(named[tensor.name]).store(named[tensor.name], result)
 
-    return run
+    return quietly(run)

@@ -60,8 +60,14 @@ class Served:
     def build(self) -> Executable:
         """Compile it; raises whatever the variant's builder raises."""
         from autotune.execution import Executable
+        from autotune.quiet import Quiet, quietly
 
-        return Executable(self.candidate, self.problem, self.config, self.device)
+        built: Executable = quietly(Executable)(
+            self.candidate, self.problem, self.config, self.device
+        )
+        # What an update leaves half done cannot be run again.
+        once = self.device.kind == "cpu" and bool(self.problem.operation.updated)
+        return Quiet(built) if once else built
 
 
 class Server:
