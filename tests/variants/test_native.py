@@ -20,13 +20,18 @@ from autotune.registry import registry
 from autotune_variants import fastmath
 
 HERE = Path(autotune_variants.__file__).parent / "native"
+# gated_mlp_backward is gated_mlp_train without its first output.
 SIZES: dict[str, dict[str, Any]] = {
     "attention": {"B": 1, "H": 4, "Hkv": 2, "Nq": 150, "Nk": 300, "D": 20, "Dv": 24},
     "decode": {"B": 2, "H": 4, "Hkv": 2, "N": 700, "D": 40},
     "gated_mlp": {"N": 150, "D": 300, "F": 290},
+    "gated_mlp_train": {"N": 150, "D": 300, "F": 290},
 }
 
-TILES = ("splits", "block", "block_q", "block_k", "block_n", "block_f")
+TILES = (
+    *("splits", "block", "block_q", "block_k", "block_n", "block_f"),
+    *("rows", "hidden", "shares"),
+)
 
 
 def native() -> list[Variant]:

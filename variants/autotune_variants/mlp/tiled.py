@@ -185,9 +185,11 @@ _FORWARD: dict[str, Any] = {
     "tunables": (*_BLOCKS, Threads(), Placement()),
     "constraints": _CONSTRAINTS,
 }
+GRADIENT_TUNABLES = (*_BLOCKS, _SHARES)
+GRADIENT_CONSTRAINTS = (*_CONSTRAINTS, _SHARE_CONSTRAINT)
 _GRADIENTS: dict[str, Any] = {
-    "tunables": (*_BLOCKS, _SHARES, Threads(), Placement()),
-    "constraints": (*_CONSTRAINTS, _SHARE_CONSTRAINT),
+    "tunables": (*GRADIENT_TUNABLES, Threads(), Placement()),
+    "constraints": GRADIENT_CONSTRAINTS,
 }
 _PLAIN_ROOM = (_PARTS, _GRADIENT_ROOM)
 _NORM_ROOM = (_PARTS, _WEIGHT_PARTS, _GRADIENT_ROOM)

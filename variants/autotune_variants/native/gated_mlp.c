@@ -1,45 +1,20 @@
 /* The gated MLP: tiles of tokens in parallel, the hidden features in blocks that stay near. */
-#include "arrays.h"
-#include "exponential.h"
-#include "product.h"
+#include "gated_mlp.h"
 
 #include <omp.h>
 
 enum { X, GATE, UP, DOWN, OUT, TOKENS, STRIPS, GATES, UPS, LINES, SUMS };
 enum { THREADS, BLOCK_N, BLOCK_F };
-enum { TERMS = 256 }; /* summed from 0 before they are added to the rest */
 
 /* The temporaries of one worker. */
 typedef struct tiles {
     REAL *tokens, *strips, *gates, *ups, *line, *sums;
 } tiles;
 
-/* to = tokens times `columns` columns of a matrix of weights, from `first` on. */
-static void project(REAL *to, const array *weights, int64_t first, int64_t columns, int64_t rows,
-                    const tiles *mine)
-{
-    const int64_t depth = weights->shape[0], padded = multiple(columns, STRIP);
-    const int64_t row = weights->strides[0], step = weights->strides[1];
-    memset(to, 0, (size_t)(rows * padded) * sizeof(REAL));
-    for (int64_t start = 0; start < depth; start += TERMS) {
-        const int64_t terms = start + TERMS < depth ? TERMS : depth - start;
-        const char *from = weights->data + start * row + first * step;
-        rows_to_strips(mine->strips, from, terms, columns, row, step);
-        add_product(to, mine->tokens + start, mine->strips, rows, padded, terms, depth);
-    }
-}
-
 /* gates = SiLU(gates) * ups for one row; SiLU(u) = u / (1 + e**-u), by way of e**-|u|. */
 static void activate(REAL *gates, const REAL *ups, REAL *line, int64_t count)
 {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) {
-        const REAL smaller = gates[i] < 0 ? gates[i] : -gates[i];
-        line[i] = smaller < LOWEST ? LOWEST : smaller;
-    }
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        line[i] = exp_of(line[i]);
+    decays(line, gates, count);
 #pragma omp simd
     for (int64_t i = 0; i < count; i++) {
         const REAL share = gates[i] < 0 ? line[i] : 1;
@@ -63,8 +38,8 @@ static void transform(const array *a, const int64_t *settings, int64_t first, in
     for (int64_t start = 0; start < hidden; start += block) {
         const int64_t there = start + block < hidden ? block : hidden - start;
         const int64_t padded = multiple(there, STRIP);
-        project(mine->gates, &a[GATE], start, there, rows, mine);
-        project(mine->ups, &a[UP], start, there, rows, mine);
+        project(mine->gates, mine->tokens, &a[GATE], start, there, rows, mine->strips);
+        project(mine->ups, mine->tokens, &a[UP], start, there, rows, mine->strips);
         for (int64_t i = 0; i < rows; i++)
             activate(mine->gates + i * padded, mine->ups + i * padded, mine->line, padded);
         rows_to_strips(mine->strips, a[DOWN].data + start * a[DOWN].strides[0], there, depth,

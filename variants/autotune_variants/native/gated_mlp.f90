@@ -1,9 +1,7 @@
 ! The gated MLP: tiles of tokens in parallel, the hidden features in blocks that stay near.
 module gated_mlp
 #include "arrays.inc"
-integer(long), parameter :: strip = 64 / bytes
-integer(long), parameter :: most = 256 ! terms summed from 0 before they are added to the rest
-#include "exponential_names.inc"
+#include "gated_mlp_names.inc"
 public :: gated_mlp_tiled
 enum, bind(c)
     enumerator :: x = 1, gate, up, down, output, tokens, strips, gates, ups, lines, sums
@@ -13,8 +11,7 @@ enum, bind(c)
 end enum
 contains
 #include "array_rows.inc"
-#include "exponential.inc"
-#include "product.inc"
+#include "gated_mlp.inc"
 
 ! settings: threads, block_n, block_f.
 subroutine gated_mlp_tiled(a, settings, scalars) bind(c, name="gated_mlp_tiled")
@@ -76,39 +73,13 @@ subroutine transform(a, settings, first, count, worker)
     end do
 end subroutine transform
 
-! to = tokens times `columns` columns of a matrix of weights, from `first` on.
-subroutine project(to, weights, first, columns, token, rows, packed)
-    type(array), intent(in) :: weights
-    integer(long), intent(in) :: first, columns, rows
-    real(r), intent(inout) :: to(multiple(columns, strip) * rows), packed(*)
-    real(r), intent(in) :: token(weights%shape(1), rows)
-    integer(long) :: start, terms
-    to = 0
-    do start = 0, weights%shape(1) - 1, most
-        terms = min(most, weights%shape(1) - start)
-        call rows_to_strips(packed, weights%data + start * weights%strides(1) &
-            + first * weights%strides(2), terms, columns, weights%strides(1), weights%strides(2))
-        call add_product(to, token(start + 1, 1), packed, rows, multiple(columns, strip), terms, &
-            weights%shape(1))
-    end do
-end subroutine project
-
 ! gates = SiLU(gates) * ups for one row; SiLU(u) = u / (1 + e**-u), by way of e**-|u|.
 subroutine activate(gates, ups, line, count)
     integer(long), intent(in) :: count
     real(r), intent(inout) :: gates(count), line(count)
     real(r), intent(in) :: ups(count)
-    real(r) :: smaller
     integer(long) :: i
-    !$omp simd private(smaller)
-    do i = 1, count
-        smaller = merge(gates(i), -gates(i), gates(i) < 0)
-        line(i) = merge(lowest, smaller, smaller < lowest)
-    end do
-    !$omp simd
-    do i = 1, count
-        line(i) = exp_of(line(i))
-    end do
+    call decays(line, gates, count)
     !$omp simd
     do i = 1, count
         gates(i) = gates(i) * (merge(line(i), 1.0_r, gates(i) < 0) / (1 + line(i))) * ups(i)

@@ -12,7 +12,8 @@ from autotune_variants.attention.operations import attention
 from autotune_variants.attention.tiled_passes import FORWARD
 from autotune_variants.decode import variants as decode_variants
 from autotune_variants.decode.operations import decode
-from autotune_variants.mlp.operations import gated_mlp
+from autotune_variants.mlp import tiled as mlp_variants
+from autotune_variants.mlp.operations import gated_mlp, gated_mlp_backward, gated_mlp_train
 
 Run = Callable[..., None]
 
@@ -147,3 +148,33 @@ _declare(
     ),
     constraints=("block_n < 2*N or block_n == 16", "block_f < 2*F or block_f == 32"),
 )
+
+
+def _gradient_tiles(problem: Any, config: Mapping[str, Any]) -> Sequence[int]:
+    return int(config["rows"]), int(config["hidden"])
+
+
+# Products take rows by eight, and columns by as many as 64 bytes hold.
+for _operation, _with_out in ((gated_mlp_backward, False), (gated_mlp_train, True)):
+    _declare(
+        _operation,
+        "splits",
+        "gated_mlp_gradients",
+        entry=f"{_operation.name}_splits",
+        doc="Tiles of tokens in parallel; weight gradients accumulated by share of tokens, summed.",
+        settings=_gradient_tiles,
+        passes=mlp_variants.gradient_passes(norm=False, with_out=_with_out),
+        intermediates=(
+            Intermediate(
+                "parts", ("threads*shares", 3, "ceil_div(F, hidden)", "ceil_div(D, 8)*8", "hidden")
+            ),
+            Intermediate("tokens", ("threads", 2, "rows", "D")),
+            Intermediate("columns", ("threads", 2, "ceil_div(D, 8)*8", "rows")),
+            Intermediate("strips", ("threads", "hidden", f"max(256, {_padded('D')})")),
+            Intermediate("activations", ("threads", 3, "rows", "hidden")),
+            Intermediate("lines", ("threads", "hidden")),
+            Intermediate("sums", ("threads", 2, "rows", _padded("D"))),
+        ),
+        tunables=mlp_variants.GRADIENT_TUNABLES,
+        constraints=mlp_variants.GRADIENT_CONSTRAINTS,
+    )
