@@ -17,9 +17,12 @@ from autotune_variants.mlp import whole_variants as whole_mlp
 from autotune_variants.mlp.cuda import split_variants as cuda_split_mlp
 from autotune_variants.mlp.cuda import tiled_variants as cuda_tiled_mlp
 from autotune_variants.mlp.cuda import whole_variants as cuda_whole_mlp
-from autotune_variants.native import variants as variants_native
 from autotune_variants.norm import variants as variants_norm
 from autotune_variants.norm.cuda import variants as cuda_norm
+
+# isort: split
+# Behind numba's: of what predictions hold equal, the first serves.
+from autotune_variants.native import variants as variants_native
 
 # isort: split
 from autotune_variants.block import variants as variants_block  # composed of all the others

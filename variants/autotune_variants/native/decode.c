@@ -1,28 +1,12 @@
 /* Decode: the cache cut into splits, each swept once with an online softmax, and combined. */
 #include "arrays.h"
 #include "exponential.h"
+#include "rows.h"
 
 #include <omp.h>
 
 enum { Q, K, V, OUT, PARTS, STATS, QUERIES, WEIGHTS, SUMS, PACKED_KEYS, PACKED_VALUES };
 enum { THREADS, BLOCK };
-
-/* A matrix of rows; `step` is the REALs from one to the next. */
-typedef struct rows {
-    const REAL *first;
-    int64_t step;
-} rows;
-
-/* Rows of k or v as they are in memory, or copied to `tile` where they do not lie side by side. */
-static rows rows_or_copy(const array *a, const char *from, int64_t count, REAL *tile)
-{
-    const int64_t width = a->shape[3], row = a->strides[2], step = a->strides[3];
-    if (plain_rows(from, row, step))
-        return (rows){(const REAL *)from, row / (int64_t)sizeof(REAL)};
-    for (int64_t i = 0; i < count; i++)
-        copy_row(tile + i * width, from + i * row, step, width);
-    return (rows){tile, width};
-}
 
 /* weights[i] = query . keys[i], four keys at a time; a ragged end repeats the last one. */
 static void dot_products(REAL *weights, const REAL *query, rows keys, int64_t count, int64_t depth)
@@ -110,10 +94,11 @@ static void attend(const array *a, int64_t task, int64_t worker, int64_t block, 
     }
     for (int64_t start = split * chunk; start < end; start += block) {
         const int64_t count = start + block < end ? block : end - start;
-        const char *key = matrix_at(&a[K], b, kv) + start * a[K].strides[2];
-        const char *value = matrix_at(&a[V], b, kv) + start * a[V].strides[2];
-        const rows keys = rows_or_copy(&a[K], key, count, key_tile);
-        const rows values = rows_or_copy(&a[V], value, count, value_tile);
+        const int64_t key_row = a[K].strides[2], value_row = a[V].strides[2];
+        const rows keys = rows_or_copy(matrix_at(&a[K], b, kv) + start * key_row, key_row,
+                                       a[K].strides[3], count, depth, key_tile);
+        const rows values = rows_or_copy(matrix_at(&a[V], b, kv) + start * value_row, value_row,
+                                         a[V].strides[3], count, width, value_tile);
         for (int64_t g = 0; g < group; g++)
             dot_products(weights + g * block, queries + g * depth, keys, count, depth);
         for (int64_t g = 0; g < group; g++)

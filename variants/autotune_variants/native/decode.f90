@@ -10,6 +10,7 @@ end enum
 contains
 #include "array_rows.inc"
 #include "exponential.inc"
+#include "rows.inc"
 
 ! settings: threads, block. scalars: scale.
 subroutine decode_split(a, settings, scalars) bind(c, name="decode_split")
@@ -70,8 +71,10 @@ subroutine attend(a, task, worker, block, scale)
     stat(:, 2) = 0
     do start = first, last - 1, block
         count = min(block, last - start)
-        call rows_or_copy(a(k), b, kv, start, count, key_tile, keys)
-        call rows_or_copy(a(v), b, kv, start, count, value_tile, values)
+        call rows_or_copy(matrix_at(a(k), b, kv) + start * a(k)%strides(3), a(k)%strides(3), &
+            a(k)%strides(4), count, depth, key_tile, keys)
+        call rows_or_copy(matrix_at(a(v), b, kv) + start * a(v)%strides(3), a(v)%strides(3), &
+            a(v)%strides(4), count, width, value_tile, values)
         do g = 1, group
             call dot_products(weight(:, g), query(:, g), keys, size(keys, 1, long), count, depth)
             call join(part(:, g), stat(g, 1), stat(g, 2), weight(:, g), line, values, &
@@ -79,27 +82,6 @@ subroutine attend(a, task, worker, block, scale)
         end do
     end do
 end subroutine attend
-
-! Some rows of k or v as they are in memory, or copied where they do not lie side by side.
-subroutine rows_or_copy(from, b, kv, start, count, tile, rows)
-    type(array), intent(in) :: from
-    integer(long), intent(in) :: b, kv, start, count
-    real(r), pointer, contiguous, intent(in) :: tile(:, :)
-    real(r), pointer, contiguous, intent(out) :: rows(:, :)
-    integer(c_intptr_t) :: place
-    integer(long) :: row, step, i
-    row = from%strides(3)
-    step = from%strides(4)
-    place = matrix_at(from, b, kv) + start * row
-    if (plain_rows(place, row, step, from%shape(4))) then
-        call c_f_pointer(transfer(place, c_null_ptr), rows, [row / bytes, count])
-        return
-    end if
-    do i = 1, count
-        call copy_row(tile(:, i), place + (i - 1) * row, step, from%shape(4))
-    end do
-    rows => tile
-end subroutine rows_or_copy
 
 ! weights(i) = query . keys(:, i), four keys at a time; a ragged end repeats the last one.
 subroutine dot_products(weights, query, keys, step, count, depth)

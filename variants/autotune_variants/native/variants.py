@@ -14,6 +14,9 @@ from autotune_variants.decode import variants as decode_variants
 from autotune_variants.decode.operations import decode
 from autotune_variants.mlp import tiled as mlp_variants
 from autotune_variants.mlp.operations import gated_mlp, gated_mlp_backward, gated_mlp_train
+from autotune_variants.norm import passes as norm_passes
+from autotune_variants.norm import variants as norm_variants
+from autotune_variants.norm.operations import rmsnorm, rmsnorm_backward
 
 Run = Callable[..., None]
 
@@ -178,3 +181,43 @@ for _operation, _with_out in ((gated_mlp_backward, False), (gated_mlp_train, Tru
         tunables=mlp_variants.GRADIENT_TUNABLES,
         constraints=mlp_variants.GRADIENT_CONSTRAINTS,
     )
+
+
+def _rows(problem: Any, config: Mapping[str, Any]) -> Sequence[int]:
+    return (int(config["rows"]),)
+
+
+_declare(
+    rmsnorm,
+    "tiled",
+    "rmsnorm",
+    entry="rmsnorm_tiled",
+    doc="Tiles of tokens in parallel, each token read once from memory.",
+    settings=_rows,
+    passes=norm_passes.tiled_forward("out", "rows"),
+    intermediates=(
+        Intermediate("tokens", ("threads", "rows", "D")),
+        Intermediate("lines", ("threads", _padded("2*D"))),
+        Intermediate("inverses", ("threads", _padded("rows"))),
+    ),
+    tunables=(norm_variants.ROWS,),
+    constraints=norm_variants.TILE_CONSTRAINTS,
+)
+
+_declare(
+    rmsnorm_backward,
+    "tiled",
+    "rmsnorm",
+    entry="rmsnorm_backward_tiled",
+    doc="Tiles of tokens in parallel; the weight's gradient accumulated per thread and summed.",
+    settings=_rows,
+    passes=norm_passes.tiled_backward("grad_out", "rows"),
+    intermediates=(
+        norm_passes.WEIGHT_PARTS,
+        Intermediate("tokens", ("threads", 2, "rows", "D")),
+        Intermediate("lines", ("threads", _padded("2*D"))),
+        Intermediate("numbers", ("threads", _padded("2*rows"))),
+    ),
+    tunables=(norm_variants.ROWS,),
+    constraints=norm_variants.TILE_CONSTRAINTS,
+)

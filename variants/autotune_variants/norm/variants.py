@@ -13,11 +13,13 @@ from autotune_variants.norm.whole import Array
 Run = Callable[..., None]
 
 _DTYPES = ("float32", "float64")
+ROWS = PowerOfTwo("rows", 4, 64, default=16)
+TILE_CONSTRAINTS = ("rows < 2*N or rows == 4", "threads == 1 or threads <= ceil_div(N, rows)")
 _TILES: dict[str, Any] = {
     "dtypes": _DTYPES,
     "unit": Unit("vector"),
-    "tunables": (PowerOfTwo("rows", 4, 64, default=16), Threads(), Placement()),
-    "constraints": ("rows < 2*N or rows == 4", "threads == 1 or threads <= ceil_div(N, rows)"),
+    "tunables": (ROWS, Threads(), Placement()),
+    "constraints": TILE_CONSTRAINTS,
 }
 
 
