@@ -2,6 +2,11 @@
 
     python benchmarks/compilers_cpu.py [--threads 1] [--dtype float64] [--operations decode ...]
 
+Gradients have a file of their own, since their largest sizes take minutes:
+
+    python benchmarks/compilers_cpu.py --operations gated_mlp_train rmsnorm_backward \\
+        --name compilers_gradients
+
 Per operation, size and build (compiler, -O2 or -O3, for this processor or for any): the median of
 hot calls with its interval, and the ratio to gcc's C at its default build, round by round, with its
 interval. Tiles are at their defaults, the same for both languages. Every candidate has passed the
@@ -30,8 +35,10 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "decode": [{"B": 1, "H": 8, "N": n, "D": 64} for n in (1024, 8192, 65_536)],
     "attention": [{"B": 1, "H": 2, "N": n, "D": 64} for n in (256, 1024, 4096)],
     "gated_mlp": [{"N": n, "D": 64, "F": 256} for n in (64, 256, 1024, 4096, 16_384)],
+    "gated_mlp_train": [{"N": 64 << i, "D": 64, "F": 256} for i in range(11)],
+    "rmsnorm_backward": [{"N": n, "D": 64} for n in (256, 4096, 65_536)],
 }
-BESIDE = ("split", "simd_tiled", "blas_tiled")
+BESIDE = ("split", "simd_tiled", "blas_tiled", "simd_splits", "blas_splits", "tiled")
 BASE = "c gcc O3 native"
 
 

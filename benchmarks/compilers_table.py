@@ -9,7 +9,7 @@ from typing import Any
 import published
 from tables import load, number, ratio, source, table
 
-NAME = "compilers_cpu"
+NAME, GRADIENTS = "compilers_cpu", "compilers_gradients"
 C, FORTRAN = "c gcc O3 native", "fortran gfortran O3 native"
 
 
@@ -39,16 +39,32 @@ def table_of_builds() -> list[str]:
     lines += [
         f"median for `{C}`, for all others the ratio to it, round by round, with its interval."
     ]
+    lines += [*_builds(document), *source(document, NAME)]
+    return [*lines, *_gradients(), *_with_vector_types()]
+
+
+def _builds(document: Mapping[str, Any]) -> list[str]:
+    """A table for each operation; of many sizes every other one."""
+    lines: list[str] = []
     for operation in dict.fromkeys(row["problem"].split()[0] for row in document["rows"]):
         builds = _of(document, operation)
         sizes = sorted({n for at in builds.values() for n in at})
+        sizes = sizes[:: 2 if len(sizes) > 6 else 1]
         base = [_milliseconds(builds[C].get(n)) for n in sizes]
         rows: list[tuple[object, ...]] = [(f"{C}, ms", *base)]
         for build, at in builds.items():
             if build != C:
                 rows.append((build, *(ratio(at.get(n, {}).get("ratio")) for n in sizes)))
         lines += ["", f"`{operation}`:", "", *table(("", *(f"N={n}" for n in sizes)), rows)]
-    return [*lines, "", *source(document, NAME), *_with_vector_types()]
+    return [*lines, ""]
+
+
+def _gradients() -> list[str]:
+    """The operations with gradients, from a run of their own."""
+    document = load(GRADIENTS)
+    if document is None:
+        return []
+    return ["With gradients:", *_builds(document), *source(document, GRADIENTS)]
 
 
 def _with_vector_types() -> list[str]:
@@ -80,11 +96,12 @@ def _milliseconds(row: Mapping[str, Any] | None) -> str | None:
 
 
 def fortran() -> list[str]:
-    """The study's MLP: Fortran over C by size, and ours."""
-    document = load(NAME)
+    """The study's MLP with gradients: Fortran over C by size, and ours."""
+    file, operation, what = _mlp()
+    document = load(file)
     if document is None:
         return []
-    builds = _of(document, "gated_mlp")
+    builds = _of(document, operation)
     rows = []
     for n, theirs in published.FORTRAN_OVER_C.items():
         plain = [builds.get(name.removesuffix(" native"), {}).get(n) for name in (FORTRAN, C)]
@@ -92,7 +109,15 @@ def fortran() -> list[str]:
         if ours:
             rows.append((n, f"{theirs:.2f}", _quotient(*plain), ratio(ours)))
     head = ("N", "study: Fortran / C", "ours, any processor", "ours, this processor")
-    return [*table(head, rows), "", *source(document, NAME)]
+    return [f"{what}:", "", *table(head, rows), "", *source(document, file)]
+
+
+def _mlp() -> tuple[str, str, str]:
+    """Where our MLP's times are, of which operation, and that in words; with gradients if any."""
+    for name in (GRADIENTS, NAME):
+        if _of(load(name) or {"rows": []}, "gated_mlp_train"):
+            return name, "gated_mlp_train", "Ours with gradients"
+    return NAME, "gated_mlp", "Ours forward only"
 
 
 def _quotient(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> str | None:
