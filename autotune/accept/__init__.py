@@ -1,6 +1,6 @@
 """Acceptance tests: is a candidate right, does it move the memory it should, is it fast."""
 
-from autotune.accept.baseline import Baselines, Missing, Place, baselines
+from autotune.accept.baseline import Baselines, Missing, Place, baselines, is_file
 from autotune.accept.run import Asked, accept, with_baselines
 from autotune.accept.subjects import Skipped, Subject, subjects, tuned_problems
 from autotune.accept.thresholds import Limits, Thresholds, read_thresholds
@@ -26,6 +26,7 @@ __all__ = [
     "accept",
     "baselines",
     "exit_code",
+    "is_file",
     "labels_of",
     "read_thresholds",
     "subjects",

@@ -62,9 +62,17 @@ class Baselines:
     a version of the candidate's own variant: `previous`, a label, or the start of a fingerprint.
     """
 
-    def __init__(self, name: str, place: Place, store: Store, *, force: bool = False) -> None:
-        self.name, self.place, self.force = name, place, force
-        self._store, self._is_file = store, _is_file(name)
+    def __init__(
+        self,
+        name: str,
+        place: Place,
+        store: Store,
+        *,
+        force: bool = False,
+        unread: Sequence[str] = (),
+    ) -> None:
+        self.name, self.place, self.force, self._unread = name, place, force, unread
+        self._store, self._is_file = store, is_file(name)
         self._read: dict[str, list[TrialRow]] = {}
 
     def find(self, problem: Problem, candidate: Candidate, *, served: bool) -> Baseline:
@@ -167,7 +175,8 @@ class Baselines:
         fastest = min(here, key=lambda row: row.median or math.inf, default=None)
         row = max(equal, key=lambda row: row.started, default=fastest)
         if row is None:
-            return Missing(f"{name} has no measurement of this problem")
+            lost = f" that can be read; {self._unread[0]}" if self._unread else ""
+            return Missing(f"{name} has no measurement of this problem{lost}")
         differs = self._differences(row)
         if differs and not self.force:
             raise UserError(
@@ -202,7 +211,8 @@ def _with_config(row: TrialRow) -> str:
     return f"the baseline is {row.variant} [{values}]" if values else f"it is {row.variant}"
 
 
-def _is_file(name: str) -> bool:
+def is_file(name: str) -> bool:
+    """Whether a baseline of that name is an exported file."""
     return name.endswith(".json") or Path(name).is_file()
 
 
@@ -212,7 +222,7 @@ def baselines(name: str, place: Place, *, force: bool = False) -> Iterator[Basel
 
     Raises UserError for a file that is no export.
     """
-    if not _is_file(name):
+    if not is_file(name):
         with open_tuning_db() as store:
             yield Baselines(name, place, store, force=force)
         return
@@ -223,7 +233,7 @@ def baselines(name: str, place: Place, *, force: bool = False) -> Iterator[Basel
         open_store(Path(folder) / "baseline.db") as store,
     ):
         try:
-            store.import_file(name, check=row_problem)
+            report = store.import_file(name, check=row_problem)
         except ExchangeError as error:
             raise UserError(str(error)) from None
-        yield Baselines(name, place, store, force=force)
+        yield Baselines(name, place, store, force=force, unread=report.rejected)

@@ -35,7 +35,9 @@ def check_memory(
     """Predicted over compulsory bytes, and counted over predicted ones where they can be counted.
 
     Each is held to its limit if there is one. Without counters the second is not measured, and
-    then the verdict is open unless the first has failed already.
+    then the verdict is open unless the first has failed already. What is predicted of a variant
+    with parts is the least that it moves, since what its parts move is theirs: that can fail the
+    first, and passes nothing.
     """
     variant = registry.variant(problem.operation, candidate.variant)
     prediction = predict(variant, problem, candidate.config)
@@ -46,11 +48,13 @@ def check_memory(
     }
     if limits.over_compulsory is None and limits.over_predicted is None:
         return Check("not asked", "the thresholds have no limit for memory", facts)
-    if not prediction.bytes_moved:
+    if not variant.passes:
         return Check("not measured", "the variant declares no passes to predict from", facts)
-    ratio = prediction.bytes_moved / compulsory if compulsory else math.inf
+    ratio = _ratio(prediction.bytes_moved, compulsory)
     facts["predicted_over_compulsory"] = ratio
     declared = _within("predicted over compulsory", ratio, limits.over_compulsory)
+    if declared.status == "pass" and variant.parts:
+        declared = Check("not measured", f"{declared.reason}, without what its parts move")
     if limits.over_predicted is None or declared.status == "fail":
         return Check(declared.status, declared.reason, facts)
     try:
@@ -60,11 +64,18 @@ def check_memory(
     counted = found.bytes_read + found.bytes_written
     if not math.isfinite(counted):
         return Check("not measured", "the device has no counters of its memory's traffic", facts)
-    facts |= {"counted_bytes": counted, "counted_over_predicted": counted / prediction.bytes_moved}
-    measured = _within(
-        "counted over predicted", counted / prediction.bytes_moved, limits.over_predicted
-    )
-    return Check(measured.status, _joined(declared, measured), facts)
+    ratio = _ratio(counted, prediction.bytes_moved)
+    facts |= {"counted_bytes": counted, "counted_over_predicted": ratio}
+    measured = _within("counted over predicted", ratio, limits.over_predicted)
+    status = declared.status if measured.status == "pass" and declared.open else measured.status
+    return Check(status, _joined(declared, measured), facts)
+
+
+def _ratio(bytes_moved: float, least: float) -> float:
+    """Of nothing over nothing it is 1."""
+    if least:
+        return bytes_moved / least
+    return math.inf if bytes_moved else 1.0
 
 
 def _within(what: str, ratio: float, limit: float | None) -> Check:

@@ -51,7 +51,7 @@ Mode = Annotated[
     ),
 ]
 Label = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--label",
         metavar="TEXT",
@@ -86,7 +86,7 @@ def accept(
     variant: Variants = None,
     device: DeviceName = None,
     mode: Mode = "cold",
-    label: Label = "",
+    label: Label = None,
     junit: JunitFile = None,
     force: Force = False,
     plugin: Plugins = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from autotune.accept import (
     accept,
     baselines,
     exit_code,
+    is_file,
     read_thresholds,
     subjects,
     tuned_problems,
@@ -30,6 +31,7 @@ from autotune.errors import UserError
 from autotune.fingerprint import toolchain
 from autotune.model import Operation, Problem
 from autotune.modes import require_mode
+from autotune.registry import registry
 from autotune.report.acceptance import acceptance_blocks, acceptance_document, junit
 from autotune.trials import trials_on
 from autotune.worker.protocol import Mode
@@ -45,7 +47,7 @@ class Request:
     mode: str
     against: str | None
     force: bool
-    label: str
+    label: str | None
 
 
 def run(
@@ -53,11 +55,11 @@ def run(
 ) -> Answer:
     """Judge, print, and write the XML."""
     require_mode(request.mode, device.kind)
-    _check_label(request.label)
     if junit_file is not None:
         _check_can_write(junit_file)
     limits = read_thresholds(thresholds) if thresholds else Thresholds()
     problems = _problems(request, device, limits)
+    _check_names(request, problems)
     chosen, skipped = subjects(problems, device, request.mode, request.variants)
     found = _judged(request, device, limits, chosen)
     circumstances = {
@@ -77,7 +79,7 @@ def _judged(
 ) -> list[Any]:
     """Find every baseline first: a mistake must not come to light after an hour."""
     mode: Mode = request.mode  # type: ignore[assignment]
-    place = Place(device, mode, toolchain(device.kind), request.label)
+    place = Place(device, mode, toolchain(device.kind), request.label or "")
     with ExitStack() as stack:
         named = None
         if request.against is not None:
@@ -86,7 +88,7 @@ def _judged(
         if not asked:
             return []
         trials = stack.enter_context(
-            trials_on(device, command="accept", mode=mode, label=request.label, waiting=say)
+            trials_on(device, command="accept", mode=mode, label=place.label, waiting=say)
         )
         return accept(asked, trials, limits, say=say)
 
@@ -116,12 +118,22 @@ def _named(operations: Sequence[Operation], words: Words) -> tuple[Problem, ...]
     return tuple(chosen_problems(operation, words))
 
 
-def _check_label(label: str) -> None:
+def _check_names(request: Request, problems: Iterable[Problem]) -> None:
+    """A label must be found again by --against, and neither of them be an unset variable."""
+    label = request.label
+    for option, name in (("--against", request.against), ("--label", label)):
+        if name is not None and not name.strip():
+            raise UserError(f"{option} is empty; name something, or leave it out.")
     if label == PREVIOUS:
         raise UserError(
             f"--against {PREVIOUS} stands for the version before the present one, so that nothing "
             "can be labelled so; give another --label."
         )
+    operations = {problem.operation for problem in problems}
+    taken = {each.name for operation in operations for each in registry.variants(operation)}
+    if label is not None and (label in taken or is_file(label)):
+        what = "a variant" if label in taken else "a file"
+        raise UserError(f"--against {label} means {what} of that name; give another --label.")
 
 
 def _check_can_write(file: Path) -> None:

@@ -18,7 +18,8 @@ from autotune.accept.edges import edge_problems
 from autotune.accept.memory import check_memory
 from autotune.accept.performance import check_performance
 from autotune.device import local_cpu
-from autotune.model import Problem
+from autotune.model import Candidate, Problem
+from autotune.model.space import default_config
 from autotune.plugins import load_plugins
 from autotune.profile import KernelCounters, Profile, ProfileError
 from autotune.registry import registry
@@ -93,6 +94,8 @@ def test_an_edge_that_the_reference_cannot_judge_is_left_out_and_named() -> None
     found = correctness(FakeWorker({}, wrong=empty))
     assert found.status == "pass"
     assert found.facts["left_out"] == ["M=4,N=0"]
+    all_sizes = FakeWorker({}, wrong=lambda _: "failed the reference of toy_sum gives NaN in y")
+    assert correctness(all_sizes).status == "not measured"  # and no fault of the candidate
 
 
 def counted(read: float, written: float) -> Any:
@@ -125,6 +128,37 @@ def test_counters_that_are_not_there_are_never_a_pass() -> None:
     assert memory("even", over_compulsory=2.0).status == "not measured"
     failed = memory("thrice", over_compulsory=2.0, over_predicted=1.5)
     assert failed.status == "fail"
+
+
+def test_nothing_to_move_is_no_lack_of_a_declaration() -> None:
+    load_plugins()
+    operation = registry.operation("gated_mlp")
+    none = Problem.of(operation, {"N": 0, "D": 8, "F": 8}, "float32")
+    variant = registry.variant(operation, "blas_tiled")
+    config = default_config(variant, none, local_cpu())
+    assert config is not None
+    chosen = Candidate(variant.name, config)
+    limits = Limits(over_compulsory=2.0)
+    assert check_memory(none, chosen, local_cpu(), limits, no_counters).status == "pass"
+    limits = Limits(over_predicted=2.0)
+    nothing = check_memory(none, chosen, local_cpu(), limits, counted(0.0, 0.0))
+    assert nothing.facts["counted_over_predicted"] == 1.0
+
+
+def test_what_is_predicted_of_a_block_without_its_parts_can_fail_and_passes_nothing() -> None:
+    load_plugins()
+    operation = registry.operation("transformer_block")
+    block = Problem.of(operation, (1, 64, 16, 32), "float32")
+    config = default_config(registry.variant(operation, "parts"), block, local_cpu())
+    assert config is not None
+    chosen = Candidate("parts", config)
+    found = check_memory(block, chosen, local_cpu(), Limits(over_compulsory=50.0), no_counters)
+    assert (found.status, found.open) == ("not measured", True)
+    assert found.reason.endswith("allowed 50, without what its parts move")
+    tight = check_memory(block, chosen, local_cpu(), Limits(over_compulsory=1.01), no_counters)
+    assert tight.status == "fail"
+    both = Limits(over_compulsory=50.0, over_predicted=9e9)
+    assert check_memory(block, chosen, local_cpu(), both, counted(9.0, 9.0)).open
 
 
 def test_counted_over_predicted_is_held_to_its_limit() -> None:

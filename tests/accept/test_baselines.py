@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,15 @@ def test_a_file_gives_the_same_variant_and_changes_no_store(exported: Path) -> N
         "baseline.json has no measurement of this problem"
     )
     assert not (exported.parent / "second-home").exists()
+
+
+def test_what_a_file_has_and_cannot_be_read_is_told(exported: Path) -> None:
+    text = exported.read_text()
+    document = json.loads(text)
+    for trial in document["trials"]:
+        trial["samples"] = [-1.0] * len(trial["samples"])
+    exported.write_text(json.dumps(document))
+    assert "can be read; trials, entry 1: a time is not above zero" in missing(find(str(exported)))
 
 
 def test_a_file_of_another_device_is_refused(exported: Path) -> None:

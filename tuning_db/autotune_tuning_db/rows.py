@@ -109,6 +109,8 @@ class TrialRow:
             to_json(mapping)
         if not all(map(math.isfinite, self.samples)):
             raise ValueError("a sample is not a finite number")
+        if self.status in MEASURED and not all(sample > 0 for sample in self.samples):
+            raise ValueError("a time is not above zero")
         if self.status == "ok":
             self._require_times()
 
