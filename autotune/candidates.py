@@ -9,7 +9,7 @@ from autotune.device import Device
 from autotune.errors import UserError
 from autotune.in_turn import told_in_turn
 from autotune.model import Candidate, Config, Problem, Variant
-from autotune.model.space import default_config, inadmissible, why_not
+from autotune.model.space import default_config, inadmissible, no_config, why_not
 from autotune.registry import registry
 from autotune.settings import settings
 from autotune.store import open_tuning_db
@@ -42,8 +42,9 @@ def runnable_config(
     """The default config; None and the reason for a variant that cannot run the problem there."""
     reason = why_not(variant, problem, device.kind, device.limits)
     config = None if reason else default_config(variant, problem, device)
-    none = "" if config is not None else "no config satisfies its constraints"
-    return config, reason or none
+    if config is None and reason is None:
+        reason = no_config(variant, problem, device)
+    return config, reason or ""
 
 
 def fastest_measured(problem: Problem, device: Device, variant: Variant) -> Config | None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from autotune.errors import DeclarationError
 from autotune.model.problem import Problem
 from autotune.model.traits import PassPrediction, predict
 from autotune.model.variant import Unit, Variant
@@ -45,8 +46,14 @@ class Estimate:
 def estimate_seconds(
     variant: Variant, problem: Problem, config: Mapping[str, Any], rates: Rates | None = None
 ) -> float:
-    """The estimated time of a candidate in seconds, by these rates or by nominal ones."""
-    return estimate(variant, problem, config, rates).seconds
+    """The estimated time of a candidate in seconds, by these rates or by nominal ones.
+
+    Infinite where its declaration gives no numbers.
+    """
+    try:
+        return estimate(variant, problem, config, rates).seconds
+    except DeclarationError:
+        return math.inf
 
 
 def estimate(

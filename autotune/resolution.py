@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.asking import Wish
 from autotune.model.problem import Problem
-from autotune.model.space import default_config, inadmissible
+from autotune.model.space import default_config, inadmissible, no_config
 from autotune.model.traits import is_deterministic, workspace_bytes
 from autotune.model.variant import Variant
 from autotune.registry import registry
@@ -30,14 +30,20 @@ def resolve_policies(
         if name not in admitted:
             return "it is not available here, or was set aside"
         variant = admitted[name]
-        given = dict(config) or dict(default_config(variant, problem, device) or {})
         if wish.constraints.deterministic and not is_deterministic(variant):
             return "it is not deterministic"
+        given = config or default_config(variant, problem, device)
+        if given is None:
+            return no_config(variant, problem, device)
+        given = dict(given)
+        broken = inadmissible(variant, problem, given, device)
+        if broken is not None:
+            return broken
         limit = wish.constraints.max_workspace
         needed = workspace_bytes(variant, problem, given) if limit is not None else 0
         if limit is not None and needed > limit:
             return f"it needs {needed} bytes of workspace at this size"
-        return inadmissible(variant, problem, given, device) or rejects(variant, given)
+        return rejects(variant, given)
 
     registered = {variant.name: variant for variant in registry.variants(problem.operation)}
 

@@ -10,7 +10,7 @@ from autotune.campaign.events import MEASURED
 from autotune.campaign.evidence import candidate_of
 from autotune.campaign.records import ran_out_of_memory
 from autotune.model.problem import Candidate, Problem
-from autotune.model.traits import workspace_bytes
+from autotune.model.traits import fault, workspace_bytes
 from autotune.model.variant import Variant
 from autotune.worker.protocol import PREPARING
 from autotune_tuning_db import TrialRow
@@ -39,7 +39,11 @@ class Exclusion:
         self._why = row.reason
 
     def why_not(self, candidate: Candidate) -> str | None:
-        """Why a candidate cannot run: another config of the variant lacked memory with less."""
+        """Why a candidate cannot run: it has no sizes, or another lacked memory with less."""
+        variant = self.variants[candidate.variant]
+        undeclared = fault(variant, self.problem, candidate.config)
+        if undeclared is not None:
+            return undeclared
         lacking = self._lacking.get(candidate.variant)
         if lacking is None or self.workspace(candidate) <= lacking:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -74,8 +75,10 @@ class Settings:
 
         By what a problem has, `share` seconds, and by what a call is expected to take: predictions
         are off by far, and threads in the wrong places were seen to cost a factor of five hundred.
+        An infinite one says nothing.
         """
-        return min(self.time_limit, max(share, LEAST_SECONDS)) + SLOWEST * expected
+        longest = SLOWEST * expected if expected < math.inf else 0.0
+        return min(self.time_limit, max(share, LEAST_SECONDS)) + longest
 
     def trial_seconds(self, share: float) -> float:
         """The longest that timing one candidate may take when a problem has `share` seconds."""

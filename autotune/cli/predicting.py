@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from autotune.candidates import runnable_config
 from autotune.cli.answer import Answer, say
 from autotune.cli.assumed import ASSUMED_GPU
 from autotune.device import Device
@@ -13,7 +14,7 @@ from autotune.errors import UserError
 from autotune.estimate import estimate_passes
 from autotune.fingerprint import fingerprint
 from autotune.model import Config, Problem, Variant
-from autotune.model.space import default_config, inadmissible, why_not
+from autotune.model.space import inadmissible
 from autotune.registry import registry
 from autotune.report import prediction as report
 from autotune.report.counted import Counted
@@ -74,10 +75,9 @@ def _candidates(
     for variant in wanted or registry.variants(problem.operation):
         if variant.device != device.kind and wanted is None:
             continue
-        reason = why_not(variant, problem, device.kind, device.limits)
-        config = None if reason else default_config(variant, problem, device)
+        config, reason = runnable_config(variant, problem, device)
         if config is None:
-            skipped[variant.name] = reason or "no config satisfies its constraints"
+            skipped[variant.name] = reason
         else:
             found.append((variant, config))
     return found, skipped

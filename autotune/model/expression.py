@@ -23,6 +23,9 @@ def ceil_div(numerator: int, denominator: int) -> int:
     return -(-numerator // denominator)
 
 
+_LARGEST = 1e100
+"""Far beyond every count; far within what arithmetic with floats can do."""
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"ceil_div": ceil_div, "min": min, "max": max}
 
 
@@ -38,9 +41,14 @@ class Expression:
         """Value of the expression; DeclarationError where it has none (a division by zero)."""
         try:
             return eval(self.code, {"__builtins__": {}, **_FUNCTIONS}, dict(values))
-        except (ArithmeticError, TypeError) as error:
-            facts = ", ".join(f"{name}={values[name]}" for name in sorted(self.names))
-            raise DeclarationError(f"cannot evaluate {self.text!r} at {facts}: {error}.") from None
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise self.fault(values, str(error)) from None
+
+    def fault(self, values: Mapping[str, Any], why: str) -> DeclarationError:
+        """What to raise where it has no value, or none of use."""
+        facts = ", ".join(f"{name}={values[name]}" for name in sorted(self.names))
+        where = f" at {facts}" if facts else ""
+        return DeclarationError(f"cannot evaluate {self.text!r}{where}: {why}.")
 
 
 @lru_cache(maxsize=4096)
@@ -57,6 +65,14 @@ def expression(text: str | int | float) -> Expression:
             raise DeclarationError(f"the expression {source!r} may not contain {kind}.")
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - set(_FUNCTIONS)
     return Expression(source, frozenset(names), compile(tree, f"<{source}>", "eval"))
+
+
+def number(text: str | int | float, values: Mapping[str, Any]) -> int | float:
+    """Evaluate an expression that is to give a number; DeclarationError where it gives none."""
+    value = evaluate(text, values)
+    if isinstance(value, int | float) and -_LARGEST < value < _LARGEST:
+        return value
+    raise expression(text).fault(values, f"{str(value)[:40]} is no number of use")
 
 
 def evaluate(text: str | int | float, values: Mapping[str, Any]) -> Any:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from autotune.errors import UserError
-from autotune.model.expression import evaluate
+from autotune.errors import DeclarationError, UserError
+from autotune.model.expression import evaluate, number
 from autotune.model.operation import Operation
 from autotune_tuning_db import ProblemKey
 
@@ -114,8 +114,11 @@ class Problem:
 
     @cached_property
     def flops(self) -> int:
-        """Floating-point operations of the operation itself."""
-        return int(evaluate(self.operation.flops, self.names))
+        """Floating-point operations of the operation itself; 0 where the declaration gives none."""
+        try:
+            return int(number(self.operation.flops, self.names))
+        except DeclarationError:
+            return 0
 
     @cached_property
     def compulsory_bytes(self) -> tuple[int, int]:
@@ -140,13 +143,24 @@ class Problem:
     def scalars(self, given: Mapping[str, float | None] | None = None) -> tuple[float, ...]:
         """Scalar arguments in declared order; those not given take the operation's default."""
         values = {name: value for name, value in (given or {}).items() if value is not None}
-        for name, value in values.items():
-            if isinstance(value, str | bytes) or not hasattr(value, "__float__"):
-                raise UserError(f"{name} of {self.operation.name} is a number, got {value!r}.")
         return tuple(
-            float(values[name] if name in values else evaluate(default, self.names))
+            self._number(name, values[name])
+            if name in values
+            else float(evaluate(default, self.names))
             for name, default in self.operation.scalars.items()
         )
+
+    def _number(self, name: str, value: Any) -> float:
+        """A scalar as a float64; UserError for what is none."""
+        what = f"{name} of {self.operation.name}"
+        try:
+            if hasattr(value, "__float__") and not isinstance(value, str):
+                return float(value)
+        except OverflowError:
+            raise UserError(f"{what} is a number too large for float64.") from None
+        except (TypeError, ValueError):
+            pass
+        raise UserError(f"{what} is a number, got {value!r}.")
 
     def __str__(self) -> str:
         return self.key.text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import DeclarationError
-from autotune.model.expression import evaluate, expression
+from autotune.model.expression import expression, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +40,19 @@ class Published:
                 )
 
     def count(self, names: Mapping[str, Any]) -> PublishedCount:
-        """The counts for a problem's `names`; bytes by its itemsize."""
+        """The counts for a problem's `names`; bytes by its itemsize.
+
+        DeclarationError where they cannot be evaluated.
+        """
 
         def value(text: str | int | None, scale: int = 1) -> int | None:
-            return None if text is None else int(evaluate(text, names)) * scale
+            return None if text is None else int(number(text, names)) * scale
 
         itemsize = int(names["itemsize"])
         return PublishedCount(
             name=self.name,
             source=self.source,
-            bytes_moved=int(evaluate(self.moved, names)) * itemsize,
+            bytes_moved=int(number(self.moved, names)) * itemsize,
             bytes_read=value(self.read, itemsize),
             bytes_written=value(self.written, itemsize),
             atomics=value(self.atomics),

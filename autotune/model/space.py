@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from autotune.errors import DeclarationError
 from autotune.model.expression import evaluate, expression
 from autotune.model.problem import Config, Problem, Value
-from autotune.model.traits import values, workspace_bytes
+from autotune.model.traits import fault, values, workspace_bytes
 from autotune.model.tunable import Machine, Tunable
 from autotune.model.variant import Variant
 
@@ -35,8 +36,10 @@ def why_not(
         return f"does not support {problem.dtype}"
     names = values(problem, {}) | dict(limits or {})
     for text in variant.constraints:
-        if expression(text).names <= names.keys() - {"threads"} and not evaluate(text, names):
-            return _needs(text, limits)
+        if expression(text).names <= names.keys() - {"threads"}:
+            broken = _broken(text, names, limits or {})
+            if broken is not None:
+                return broken
     return variant.unavailable()
 
 
@@ -44,27 +47,45 @@ def unmet(variant: Variant, limits: Mapping[str, int]) -> str | None:
     """The first constraint on the device alone that these limits break, or None."""
     for text in variant.constraints:
         names = expression(text).names
-        if names and names <= limits.keys() and not evaluate(text, limits):
-            return _needs(text, limits)
+        if names and names <= limits.keys():
+            broken = _broken(text, limits, limits)
+            if broken is not None:
+                return broken
     return None
 
 
 def violated(
     variant: Variant, problem: Problem, config: Mapping[str, Any], machine: Machine
 ) -> str | None:
-    """The first constraint that a config breaks for the problem on the machine, or None."""
+    """The first constraint that a config breaks for the problem on the machine, or None.
+
+    One that cannot be evaluated is broken; so is a declaration that gives no sizes.
+    """
     names = {**values(problem, config), **machine.limits}
     for text in variant.constraints:
-        if not evaluate(text, names):
-            return _needs(text, machine.limits)
-    return None
+        broken = _broken(text, names, machine.limits)
+        if broken is not None:
+            return broken
+    return fault(variant, problem, config)
 
 
-def _needs(text: str, limits: Mapping[str, int] | None) -> str:
-    """The constraint, and what the device has of the limits in it."""
-    asked = sorted(expression(text).names & (limits or {}).keys())
-    here = ", ".join(f"{name}={(limits or {})[name]}" for name in asked)
+def _broken(text: str, names: Mapping[str, Any], limits: Mapping[str, int]) -> str | None:
+    """The constraint where it does not hold, and what the device has of the limits in it; or None.
+
+    Where it cannot be evaluated (it divides by zero, say), at which values and why.
+    """
+    try:
+        if evaluate(text, names):
+            return None
+    except DeclarationError as error:
+        return str(error).removesuffix(".")
+    asked = sorted(expression(text).names & limits.keys())
+    here = ", ".join(f"{name}={limits[name]}" for name in asked)
     return f"needs {text} (here {here})" if here else f"needs {text}"
+
+
+def _holds(texts: Sequence[str], names: Mapping[str, Any]) -> bool:
+    return all(_broken(text, names, {}) is None for text in texts)
 
 
 def inadmissible(
@@ -107,6 +128,18 @@ def default_config(variant: Variant, problem: Problem, machine: Machine) -> Conf
     return nearest_config(variant, problem, machine, start)
 
 
+def no_config(variant: Variant, problem: Problem, machine: Machine) -> str:
+    """Why no config of a variant is admitted: what its default cannot evaluate, if that is it."""
+    start = {tunable.name: tunable.start(machine) for tunable in variant.tunables}
+    names = {**values(problem, start), **machine.limits}
+    for text in variant.constraints:
+        try:
+            evaluate(text, names)
+        except DeclarationError as error:
+            return str(error).removesuffix(".")
+    return fault(variant, problem, start) or "no config satisfies its constraints"
+
+
 def nearest_config(
     variant: Variant,
     problem: Problem,
@@ -131,10 +164,11 @@ def nearest_config(
         depth = len(places)
         if best is not None and (apart, places) > (best[0], best[1][:depth]):
             return
-        if not all(evaluate(text, names | chosen) for text in checks[depth]):
+        if not _holds(checks[depth], names | chosen):
             return
         if depth == len(options):
-            best = apart, places, Config(chosen)
+            if fault(variant, problem, chosen) is None:
+                best = apart, places, Config(chosen)
             return
         name, choices = options[depth]
         for steps, place, value in choices:
@@ -165,7 +199,7 @@ def configs(variant: Variant, problem: Problem, machine: Machine) -> Iterator[Co
     checks = _checks_by_depth(variant, [name for name, _ in options], names)
 
     def extend(depth: int, chosen: dict[str, Value]) -> Iterator[Config]:
-        if not all(evaluate(text, names | chosen) for text in checks[depth]):
+        if not _holds(checks[depth], names | chosen):
             return
         if depth == len(options):
             yield Config(chosen)

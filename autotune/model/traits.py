@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from autotune.model.expression import ceil_div, evaluate
+from autotune.errors import DeclarationError
+from autotune.model.expression import ceil_div, number
 from autotune.model.problem import Problem, dtype_itemsize
 from autotune.model.variant import Axes, Pass, Variant, spread
 
@@ -81,7 +83,7 @@ def intermediate_shapes(
     names = values(problem, config)
     return tuple(
         (
-            tuple(int(evaluate(size, names)) for size in array.dims),
+            tuple(int(number(size, names)) for size in array.dims),
             problem.element_type(array.dtype),
         )
         for array in variant.intermediates
@@ -94,6 +96,29 @@ def workspace_bytes(variant: Variant, problem: Problem, config: Mapping[str, Any
         math.prod(shape) * dtype_itemsize(dtype)
         for shape, dtype in intermediate_shapes(variant, problem, config)
     )
+
+
+def fault(variant: Variant, problem: Problem, config: Mapping[str, Any]) -> str | None:
+    """Why the passes and intermediates imply nothing for a candidate (a division by zero), or None.
+
+    Where there is one, `predict` and `workspace_bytes` raise DeclarationError.
+    """
+    names = values(problem, config)
+    try:
+        for text in _sizes(variant):
+            number(text, names)
+    except DeclarationError as error:
+        return str(error).removesuffix(".")
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _sizes(variant: Variant) -> tuple[str, ...]:
+    """Every expression in the passes and intermediates that is more than a number or a dim."""
+    sizes = [size for each in variant.passes for size in each.expressions]
+    sizes += [size for array in variant.intermediates for size in array.dims]
+    plain = variant.operation.dims
+    return tuple(dict.fromkeys(str(s) for s in sizes if isinstance(s, str) and s not in plain))
 
 
 def predict(variant: Variant, problem: Problem, config: Mapping[str, Any]) -> Prediction:
@@ -137,7 +162,7 @@ def _pass_prediction(
         workers = math.prod(ceil_div(names[axis], tile) for axis, tile in tiles.items())
     read, bytes_read, cache_bytes = 0, 0, 0
     for name, times in spread(each.reads).items():
-        array, sweeps = arrays[name], evaluate(times, names)
+        array, sweeps = arrays[name], number(times, names)
         count = math.ceil(array.elements * sweeps)
         read += count
         bytes_read += count * array.itemsize
@@ -155,8 +180,8 @@ def _pass_prediction(
             for array, how in zip(written, each.writes.values(), strict=True)
             if how == "atomic"
         ),
-        launches=int(evaluate(each.launches, names)),
-        flops=int(evaluate(each.flops, names)),
+        launches=int(number(each.launches, names)),
+        flops=int(number(each.flops, names)),
         workers=workers,
         steps=math.prod(
             ceil_div(min(names[axis], tiles.get(axis, names[axis])), tile)
@@ -167,7 +192,7 @@ def _pass_prediction(
 
 def _tiles(axes: Axes, names: Mapping[str, Any]) -> dict[str, int]:
     """The tile of each axis; at least 1, also where the axis is empty."""
-    return {axis: max(int(evaluate(tile, names)), 1) for axis, tile in spread(axes).items()}
+    return {axis: max(int(number(tile, names)), 1) for axis, tile in spread(axes).items()}
 
 
 def _sharers(array: _Array, tiles: Mapping[str, int], names: Mapping[str, Any]) -> int:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from autotune.candidates import runnable_config
 from autotune.device import Device
 from autotune.errors import UnknownNameError
 from autotune.model.operation import Operation
 from autotune.model.problem import Problem
-from autotune.model.space import concerns, why_not
+from autotune.model.space import concerns
 from autotune.registry import registry
 from autotune_policies import Grade, Policy, Snapshot, grade
 from autotune_tuning_db import PinRow, ProblemKey, TrialRow
@@ -199,7 +200,7 @@ def skipped(problem: Problem | None, device: Device) -> list[Loss]:
     if problem is None:
         return []
     reasons = {
-        each.name: why_not(each, problem, device.kind, device.limits)
+        each.name: runnable_config(each, problem, device)[1]
         for each in registry.variants(problem.operation)
         if concerns(each, problem, device.kind)
     }

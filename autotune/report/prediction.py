@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from autotune import units
 from autotune.device import Device
+from autotune.errors import DeclarationError
 from autotune.estimate import Estimate
 from autotune.model import Config, Prediction, Problem, Variant, predict
+from autotune.model.published import PublishedCount
 from autotune.model.traits import PassPrediction
 from autotune.report.blocks import Block, Facts, Heading, Table, Verbatim
 from autotune.report.counted import Counted, counted_document, counted_table, ratio
@@ -73,7 +76,7 @@ def prediction_document(
         "device_label": device.label,
         "compulsory": {"bytes_read": read, "bytes_written": written},
         "flops": problem.flops,
-        "published": [asdict(each.count(problem.names)) for each in problem.operation.published],
+        "published": [asdict(each) for each in _published_counts(problem)],
         "assumed_limits": dict(device.limits) if ceilings is None else None,
         "ceilings": ceilings
         and {
@@ -173,6 +176,13 @@ def _remark(document: Mapping[str, Any]) -> list[Block]:
         f"These ceilings were taken on a busy machine ({'; '.join(reasons)}) and are not kept: "
         "the next `autotune predict` takes them again, as --measure does."
     ]
+
+
+def _published_counts(problem: Problem) -> Iterator[PublishedCount]:
+    """What publications count for the problem, where that can be evaluated."""
+    for each in problem.operation.published:
+        with suppress(DeclarationError):
+            yield each.count(problem.names)
 
 
 def _published(document: Mapping[str, Any]) -> list[Block]:

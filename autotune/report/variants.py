@@ -8,10 +8,11 @@ from dataclasses import asdict
 from typing import Any
 
 from autotune import units
+from autotune.candidates import runnable_config
 from autotune.device import Device, why_no_gpu
 from autotune.model.operation import Operation
 from autotune.model.problem import Config, Problem
-from autotune.model.space import default_config, size, unmet, why_not
+from autotune.model.space import size, unmet
 from autotune.model.traits import is_deterministic, predict
 from autotune.model.variant import Pass, Variant, spread
 from autotune.report.blocks import Block, Facts, Heading, Table
@@ -79,15 +80,13 @@ def why_not_here(variant: Variant, device: Device, problem: Problem | None) -> s
         where = f"runs on {variant.device}"
         return f"{where}; {lacking}" if lacking else f"{where}, not on {device.kind}"
     if problem is not None:
-        return why_not(variant, problem, device.kind, device.limits)
+        return runnable_config(variant, problem, device)[1] or None
     return unmet(variant, device.limits) or variant.unavailable()
 
 
 def _at(variant: Variant, device: Device, problem: Problem) -> dict[str, Any] | None:
     """The default config at a problem, its prediction, and the number of admissible configs."""
-    if why_not(variant, problem, device.kind, device.limits) is not None:
-        return None
-    config = default_config(variant, problem, device)
+    config, _ = runnable_config(variant, problem, device)
     if config is None:
         return None
     return {

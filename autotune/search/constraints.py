@@ -43,6 +43,14 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 _LONGEST, _MOST_NODES = 10_000, 1_000
 
 
+class _DividesByZeroError(ArithmeticError):
+    """A division by zero, and in which `rows` of the configs at hand."""
+
+    def __init__(self, rows: NDArray[Any]) -> None:
+        super().__init__()
+        self.rows = rows
+
+
 @dataclass(frozen=True)
 class Constraint:
     """A condition on tunables and sizes: comparison, arithmetic, `and`, `or`, `not`, names.
@@ -56,22 +64,25 @@ class Constraint:
     tree: ast.expr
 
     def __call__(self, columns: Mapping[str, Column], count: int) -> NDArray[np.bool_]:
-        """Which of `count` configs satisfy it; DeclarationError where it cannot be worked out.
+        """Which of `count` configs satisfy it; not those for which it divides by zero.
 
         As in Python, `and` and `or` look at their right side only where the left one leaves it
-        open, so that it may guard a division.
+        open, so that it may guard a division. DeclarationError where text meets numbers.
         """
-        try:
-            with np.errstate(all="ignore"):
-                found = _truth(_value(self.tree, columns, count))
-        except (TypeError, OverflowError, np.exceptions.DTypePromotionError):
-            what = f"the constraint {self.text!r} mixes text and numbers"
-            raise DeclarationError(f"{what}.") from None
-        except ZeroDivisionError:
-            raise DeclarationError(
-                f"the constraint {self.text!r} divides by zero; guard it with 'and'."
-            ) from None
-        return np.broadcast_to(found, (count,))
+        rows, satisfied = np.arange(count), np.zeros(count, dtype=bool)
+        while len(rows):
+            try:
+                with np.errstate(all="ignore"):
+                    found = _truth(_value(self.tree, _only(columns, rows, count), len(rows)))
+            except _DividesByZeroError as error:
+                rows = np.delete(rows, error.rows)
+                continue
+            except (TypeError, OverflowError, np.exceptions.DTypePromotionError):
+                what = f"the constraint {self.text!r} mixes text and numbers"
+                raise DeclarationError(f"{what}.") from None
+            satisfied[rows] = found
+            break
+        return satisfied
 
 
 def constraint(text: str) -> Constraint:
@@ -130,8 +141,10 @@ def _value(node: ast.expr, columns: Mapping[str, Column], count: int) -> Any:
             return -value if isinstance(sign, ast.USub) else value
         case ast.BinOp(left=left, op=op, right=right):
             sides = [_number(_value(side, columns, count)) for side in (left, right)]
-            if isinstance(op, _DIVIDES) and not np.all(sides[1]):
-                raise ZeroDivisionError
+            if isinstance(op, _DIVIDES):
+                _refuse(sides[1] == 0, count)
+            elif isinstance(op, ast.Pow):
+                _refuse((sides[0] == 0) & (sides[1] < 0), count)
             return _BINARY[type(op)](*sides)
         case ast.BoolOp(op=op, values=parts):
             return _joined(isinstance(op, ast.And), parts, columns, count)
@@ -141,10 +154,27 @@ def _value(node: ast.expr, columns: Mapping[str, Column], count: int) -> Any:
             return _either(test, body, other, columns, count)
         case ast.Call(func=ast.Name(id=name), args=arguments):
             values = [_number(_value(each, columns, count)) for each in arguments]
-            if name == "ceil_div" and not np.all(values[-1]):
-                raise ZeroDivisionError
+            if name == "ceil_div":
+                _refuse(values[-1] == 0, count)
             return _FUNCTIONS[name](*values)
     raise TypeError(f"unexpected {type(node).__name__}")
+
+
+def _refuse(undefined: Any, count: int) -> None:
+    """Raise for the configs whose value is not defined, where there are any."""
+    if np.any(undefined):
+        raise _DividesByZeroError(np.flatnonzero(np.broadcast_to(undefined, (count,))))
+
+
+def _of_some(
+    node: ast.expr, columns: Mapping[str, Column], rows: NDArray[Any], count: int
+) -> NDArray[Any]:
+    """The value of a node for some of the configs."""
+    try:
+        value = _value(node, _only(columns, rows, count), len(rows))
+    except _DividesByZeroError as error:
+        raise _DividesByZeroError(rows[error.rows]) from None
+    return np.broadcast_to(value, (len(rows),))
 
 
 def _joined(every: bool, parts: list[ast.expr], columns: Mapping[str, Column], count: int) -> Any:
@@ -152,8 +182,7 @@ def _joined(every: bool, parts: list[ast.expr], columns: Mapping[str, Column], c
     open_rows = np.arange(count)
     found = np.full(count, every)
     for part in parts:
-        here = _truth(_value(part, _only(columns, open_rows, count), len(open_rows)))
-        here = np.broadcast_to(here, (len(open_rows),))
+        here = _truth(_of_some(part, columns, open_rows, count))
         found[open_rows] = here
         open_rows = open_rows[here if every else ~here]
         if not len(open_rows):
@@ -167,7 +196,7 @@ def _either(
     chosen = np.broadcast_to(_truth(_value(test, columns, count)), (count,))
     rows = np.flatnonzero(chosen), np.flatnonzero(~chosen)
     values = [
-        np.broadcast_to(_value(part, _only(columns, each, count), len(each)), (len(each),))
+        _of_some(part, columns, each, count)
         for part, each in zip((body, other), rows, strict=True)
         if len(each)
     ]

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.device.room import memory_left
+from autotune.errors import DeclarationError
 from autotune.estimate import estimate_seconds
 from autotune.model import space as admissible
 from autotune.model.problem import Candidate, Config, Problem, Value
-from autotune.model.traits import values
+from autotune.model.traits import fault, values
 from autotune.model.tunable import Machine
 from autotune.model.variant import Variant
 from autotune.rates import Rates
@@ -207,9 +208,12 @@ def build_space(
         if not admissible.concerns(variant, problem, device_kind):
             continue
         reason = too_large or admissible.why_not(variant, problem, device_kind, machine.limits)
-        home = None if reason else _variant_space(variant, problem, machine, limit, rates)
+        try:
+            home = None if reason else _variant_space(variant, problem, machine, limit, rates)
+        except DeclarationError as error:  # a constraint that the search cannot read
+            home, reason = None, str(error).removesuffix(".")
         if home is None:
-            skipped[variant.name] = reason or "no config satisfies its constraints"
+            skipped[variant.name] = reason or admissible.no_config(variant, problem, machine)
         else:
             default = home.candidate(home.default).config
             admitted.append((estimate_seconds(variant, problem, default, rates), home))
@@ -235,22 +239,34 @@ def _variant_space(
     if not complete:
         home.admits = lambda points: rules.admits(points) & room(points)
     start = _default(variant, problem, machine, home)
+    if start is None:
+        return None
     home.default = start
     home.predicted = _predicted(variant, problem, home, rates)
     return home
 
 
-def _default(variant: Variant, problem: Problem, machine: Machine, home: VariantSpace) -> int:
-    """The row of the default config; where that is not admissible, of the one nearest to it."""
+def _default(
+    variant: Variant, problem: Problem, machine: Machine, home: VariantSpace
+) -> int | None:
+    """The row of the default config; where that is not admissible, of the one nearest to it.
+
+    None where the declaration gives no sizes for any that was looked at.
+    """
+
+    def declared(row: int | None) -> bool:
+        return row is not None and not fault(variant, problem, home.candidate(row).config)
+
     start = {tunable.name: tunable.start(machine) for tunable in variant.tunables}
     row = home.row(start)
     if row is None and home.admits is None:
         config = admissible.default_config(variant, problem, machine)
         row = home.row(config) if config is not None else None
-    if row is None:
-        point = [axis.values.index(start[axis.name]) for axis in home.axes]
-        row = int(np.argmin(home.distances(point)))
-    return row
+    if declared(row):
+        return row
+    point = [axis.values.index(start[axis.name]) for axis in home.axes]
+    near = np.argsort(home.distances(point), kind="stable")[:_PREDICTED].tolist()
+    return next(filter(declared, near), None)
 
 
 @dataclass(frozen=True, slots=True)

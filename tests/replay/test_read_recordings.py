@@ -118,7 +118,7 @@ def test_a_wrong_table_is_named(tmp_path: Path, header: str, rows: list[str], wh
         ({"constraints": ["tile > 9"]}, "line 2: breaks the constraint 'tile > 9'"),
         ({"constraints": ["open('x')"]}, "may call only"),
         ({"constraints": ["tile < depth"]}, "names 'depth', which is no param"),
-        ({"constraints": ["tile / unroll > 0"]}, "divides by zero"),
+        ({"constraints": ["tile / unroll > 0"]}, "breaks the constraint 'tile / unroll > 0'"),
     ],
 )
 def test_a_wrong_index_is_named(tmp_path: Path, change: dict[str, Any], what: str) -> None:
