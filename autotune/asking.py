@@ -9,7 +9,7 @@ from typing import Any
 from autotune.device import Device, find_device
 from autotune.errors import ShapeError, UnknownNameError, UserError
 from autotune.libraries import common_library, library_of, place_name
-from autotune.model.operation import Operation
+from autotune.model.operation import Operation, canonical_dtype
 from autotune.model.problem import Problem
 from autotune.modes import require_mode
 from autotune_policies import Constraints
@@ -39,9 +39,8 @@ class Wish:
         require_mode(mode)
         for name in ("max_workspace", "max_error"):
             limit = options.get(name)
-            if limit is not None and (
-                isinstance(limit, bool) or not isinstance(limit, int | float)
-            ):
+            number = isinstance(limit, int | float) and not isinstance(limit, bool)
+            if limit is not None and (not number or limit != limit):
                 raise UserError(f"{name} is a number, got {limit!r}.")
         for name in ("deterministic", "strict", "tune_on_miss"):
             if not isinstance(options.get(name, False), bool | int):
@@ -76,9 +75,12 @@ def problem_from_shape(
 
 
 def problem_from_arrays(
-    operation: Operation, arrays: tuple[Any, ...], options: Mapping[str, Any]
+    operation: Operation, arrays: tuple[Any, ...], dtype: Any, options: Mapping[str, Any]
 ) -> Problem:
-    """The problem that example arrays pose: sizes, dtype and layout are theirs."""
+    """The problem that example arrays pose: sizes, dtype and layout are theirs.
+
+    A dtype that the caller gives as well has to be theirs.
+    """
     if options.get("dims") is not None:
         raise ShapeError(f"dispatch({operation.name}, ...) takes arrays or dims={{...}}, not both.")
     what = f"dispatch({operation.name}, ...)"
@@ -93,6 +95,9 @@ def problem_from_arrays(
     if len(dtypes) != 1:
         found = ", ".join(sorted(str(dtype) for dtype in dtypes))
         raise ShapeError(f"{operation.name} takes arrays of one dtype, got {found}.")
+    if dtype is not None and operation.check_dtype(dtype) != canonical_dtype(*dtypes):
+        found = canonical_dtype(*dtypes)
+        raise ShapeError(f"{what}: the arrays are {found}, not {dtype}; leave dtype out.")
     layout = "packed" if all(map(library.aligned, arrays)) else "unaligned"
     if not all(map(library.packed, arrays)):
         layout = "strided"

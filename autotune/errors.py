@@ -25,9 +25,9 @@ class PluginError(UserError):
 class UnknownNameError(UserError):
     """An operation, variant, dim, flag, dtype or plan key that does not exist."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        names = sorted(known)
-        close = difflib.get_close_matches(name.lower(), [n.lower() for n in names], n=1, cutoff=0.5)
+    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
+        names, said = sorted(known), str(name).lower()
+        close = difflib.get_close_matches(said, [n.lower() for n in names], n=1, cutoff=0.5)
         spelled = [n for n in names if close and n.lower() == close[0]]
         hint = (
             f"did you mean {spelled[0]!r}?" if spelled else f"known: {', '.join(names) or 'none'}."

@@ -268,6 +268,8 @@ def library_of(array: Any) -> Library:
 def _learn(kind: type) -> Library:
     for base in kind.__mro__:
         home = base.__module__.partition(".")[0]
+        if (home, base.__name__) == ("numpy", "MaskedArray"):
+            raise ShapeError("a masked array's mask would be ignored; pass its filled(...).")
         if (home, base.__name__) == ("numpy", "ndarray"):
             found: Library = NumpyArrays()
         elif (home, base.__name__) == ("cupy", "ndarray"):

@@ -19,6 +19,9 @@ _hits: dict[Any, Kernel] = {}
 _LARGEST = 8192
 """Entries kept before the table starts over; each is one spelling of one problem."""
 
+_FLOAT32 = "".join(("float", "32"))
+"""The default dtype, an object of its own: one that is given beside arrays is told apart."""
+
 _count = itertools.count()
 _looks = 0
 _times_forgotten = 0
@@ -55,7 +58,7 @@ def stats() -> Stats:
 
 
 def dispatch(
-    operation: Operation | str, *spec: Any, dtype: Any = "float32", **options: Any
+    operation: Operation | str, *spec: Any, dtype: Any = _FLOAT32, **options: Any
 ) -> Kernel:
     """The best known kernel for a problem, bound and ready to call.
 
@@ -63,7 +66,8 @@ def dispatch(
         operation: an operation (`autotune.attention`) or its name.
         spec: a positional shape `(2, 1, 2048, 64)`, or the input arrays themselves (NumPy's,
             CuPy's or torch's); leave out to give `dims={"B": 2, ...}`.
-        dtype: any spelling of a dtype; taken from the arrays when those are given.
+        dtype: any spelling of a dtype; that of the arrays when those are given, and then not
+            needed.
         options: the operation's flags and scalars (`causal=True`, `scale=0.1`), and
             `dims`: sizes by name;
             `device`: "cpu", "cuda:0" or an identity from `autotune devices` (default: where the
@@ -85,6 +89,8 @@ def dispatch(
         kind = spec[0].__class__
         if kind is not tuple:
             key = known[kind].signature(operation, spec)
+            if dtype is not _FLOAT32:
+                key = (key, dtype)
             kernel = _hits[(key, *options, *options.values()) if options else key]
         elif options:
             kernel = _hits[operation, spec, dtype, *options, *options.values()]
@@ -102,8 +108,10 @@ def _miss(operation: Any, spec: tuple[Any, ...], dtype: Any, options: dict[str, 
 
     before = _times_forgotten
     if spec and hasattr(spec[0], "dtype"):
-        kernel = server().kernel_for_arrays(operation, spec, options)
+        given = None if dtype is _FLOAT32 else dtype
+        kernel = server().kernel_for_arrays(operation, spec, given, options)
         key = known[spec[0].__class__].signature(operation, spec)
+        key = key if given is None else (key, dtype)
         key = (key, *options, *options.values()) if options else key
     else:
         key = (operation, _frozen(spec), dtype, *options, *map(_frozen, options.values()))

@@ -100,20 +100,22 @@ class Server:
         return self._bind(problem, find_device(options.get("device")), options)
 
     def kernel_for_arrays(
-        self, operation: Any, arrays: tuple[Any, ...], options: Mapping[str, Any]
+        self, operation: Any, arrays: tuple[Any, ...], dtype: Any, options: Mapping[str, Any]
     ) -> Kernel:
-        """The kernel for example arrays."""
+        """The kernel for example arrays; `dtype` is None or what the caller says it is."""
         load_plugins()
         target = registry.operation(operation)
-        problem = problem_from_arrays(target, arrays, options)
+        problem = problem_from_arrays(target, arrays, dtype, options)
         return self._bind(problem, device_of_arrays(arrays, options.get("device")), options)
 
     def _bind(self, problem: Problem, device: Any, options: Mapping[str, Any]) -> Kernel:
         wish = Wish.of(options)
-        scalars = {name: options[name] for name in problem.operation.scalars if name in options}
+        names = problem.operation.scalars
+        numbers = problem.scalars({name: options[name] for name in names if name in options})
+        scalars = dict(zip(names, numbers, strict=True))
         self._look_for_news()
         index = getattr(device, "index", None)  # two GPUs of one kind have one identity
-        key = (problem.key, device.identity, index, wish, tuple(scalars.items()))
+        key = (problem.key, device.identity, index, wish, numbers)
         with self._lock:
             kernel = self._kernels.get(key)
             if kernel is not None:

@@ -81,6 +81,8 @@ def parse_settings(texts: tuple[str, ...], *, what: str = "flag") -> dict[str, A
         name, sign, value = text.partition("=")
         if not name.strip() or not sign:
             raise UserError(f"cannot read the {what} {text!r}; write NAME=VALUE.")
+        if name.strip() in found:
+            raise UserError(f"the {what} {name.strip()} is given twice.")
         found[name.strip()] = parse_value(value.strip())
     return found
 

@@ -77,6 +77,8 @@ def test_settings() -> None:
     assert given == {"causal": True, "n": 3, "x": 0.5, "name": "abc", "off": False}
     with pytest.raises(UserError):
         parse_settings(("causal",))
+    with pytest.raises(UserError, match="the flag causal is given twice"):
+        parse_settings(("causal=true", "causal = false"))
 
 
 @given(

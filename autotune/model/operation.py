@@ -27,6 +27,7 @@ type_names = {
 }
 
 _KNOWN = ("float64", "float32", "float16", "bfloat16")
+_NO_SIZE = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,10 @@ class Operation:
             if name not in self.dims and name not in self.aliases:
                 raise UnknownNameError(f"dim of {self.name}", name, (*self.dims, *self.aliases))
             if not _is_size(size):
-                raise ShapeError(f"{self.name}: {name} must be a whole number >= 0, got {size!r}.")
+                bound = "< 2**62" if _is_large(size) else ">= 0"
+                raise ShapeError(
+                    f"{self.name}: {name} must be a whole number {bound}, got {size!r}."
+                )
             for target in targets:
                 if name in self.dims or target not in given:
                     sizes[target] = int(size)
@@ -204,7 +208,8 @@ class Operation:
         """Canonical dtype name ("float32") for any spelling; raises when unsupported."""
         name = canonical_dtype(dtype)
         if name not in self.dtypes:
-            raise UnknownNameError(f"dtype for {self.name}", name, self.dtypes)
+            written = dtype if isinstance(dtype, str) else name
+            raise UnknownNameError(f"dtype for {self.name}", written, self.dtypes)
         return name
 
 
@@ -212,7 +217,11 @@ def _is_size(value: object) -> bool:
     """Whether a value is a whole number of zero or more that a machine can index by."""
     if isinstance(value, bool | str) or not hasattr(value, "__index__"):
         return False
-    return 0 <= operator.index(value) < 2**62
+    return 0 <= operator.index(value) < _NO_SIZE
+
+
+def _is_large(value: object) -> bool:
+    return isinstance(value, int) and value >= _NO_SIZE
 
 
 def canonical_dtype(dtype: object) -> str:

@@ -22,6 +22,8 @@ from autotune.model import Problem
 from autotune.serving import refresh, server
 from autotune.settings import settings
 
+NAN = float("nan")
+
 
 def test_nothing_tuned_serves_a_predicted_default_and_says_so_once(bench, caplog) -> None:
     with caplog.at_level(logging.WARNING, logger="autotune"):
@@ -126,8 +128,15 @@ def test_modes_do_not_mix(bench) -> None:
         (((3, 8),), {"negate": "no"}, UserError, "flag negate of served_sum is a bool"),
         (((3, 8),), {"dtype": None}, UnknownNameError, "None"),
         (((3, "a"),), {}, ShapeError, "whole number"),
-        (((3, 10**200),), {}, ShapeError, "whole number"),
+        (((3, 10**200),), {}, ShapeError, r"whole number < 2\*\*62"),
         (((3, 8),), {"max_workspace": "1MB"}, UserError, "max_workspace is a number"),
+        (((3, 8),), {"max_workspace": NAN}, UserError, "max_workspace is a number, got nan"),
+        (((3, 8),), {"max_error": NAN}, UserError, "max_error is a number, got nan"),
+        (((3, 8),), {"factor": 10**400}, UserError, "factor of served_sum is a number too large"),
+        (((3, 8),), {"factor": np.ones(2)}, UserError, "factor of served_sum is a number, got"),
+        (((3, 8),), {"dtype": "float32,float64"}, UnknownNameError, "'float32,float64'"),
+        ((), {"dims": {1: 2}}, UnknownNameError, "unknown dim of served_sum 1; known: M, N"),
+        ((np.ma.ones((3, 8)),) * 2, {}, ShapeError, "mask would be ignored"),
         ((), {"dims": {"M": 3, "K": 8}}, UnknownNameError, "unknown dim of served_sum 'K'"),
     ],
 )
@@ -135,6 +144,25 @@ def test_mistakes_get_one_sentence(bench, spec, options, error, message) -> None
     with pytest.raises(error, match=message) as caught:
         dispatch(bench.operation, *spec, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_a_scalar_may_be_any_number(bench) -> None:
+    kernel = dispatch(bench.operation, (3, 8), factor=2.0)
+    assert dispatch(bench.operation, (3, 8), factor=np.array(2.0)) is kernel
+    with pytest.raises(UserError, match="is a number too large for float64"):
+        kernel(*bench.arrays(), factor=10**400)
+
+
+def test_a_dtype_beside_arrays_is_theirs_or_refused(bench) -> None:
+    single, double = bench.arrays(), bench.arrays(dtype="float64")
+    kernel = dispatch(bench.operation, *single)
+    for _ in range(2):
+        assert dispatch(bench.operation, *single, dtype="fp32") is kernel
+        with pytest.raises(ShapeError, match="the arrays are float32, not float64; leave dtype"):
+            dispatch(bench.operation, *single, dtype="float64")
+    dispatch(bench.operation, *double)
+    with pytest.raises(ShapeError, match="the arrays are float64, not float32"):
+        dispatch(bench.operation, *double, dtype="float32")
 
 
 def test_an_unknown_operation_gets_the_nearest_name(bench) -> None:

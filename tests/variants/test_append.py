@@ -44,7 +44,7 @@ def test_without_a_position_it_is_the_last_row() -> None:
     assert (keys[:, :, -1] == key).all()
 
 
-@pytest.mark.parametrize("position", [-1, 5, 1.5])
+@pytest.mark.parametrize("position", [-1, 5, 1.5, float("nan"), float("inf")])
 def test_a_position_outside_of_the_cache_is_named(position: float) -> None:
     given = arrays()
     kernel = dispatch("kv_append", *given)

@@ -46,10 +46,9 @@ def kv_append(
 
 
 def _row(position: float, rows: int) -> int:
-    row = int(position)
-    if row != position or not 0 <= row < rows:
+    if not 0 <= position < rows or position != int(position):  # nor NaN
         raise ShapeError(f"kv_append: position {position:g} is no row of a cache of {rows}.")
-    return row
+    return int(position)
 
 
 _COPY = Pass("copy", parallel=("B", "Hkv"), reads=("key", "value"), writes={})
