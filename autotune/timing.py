@@ -118,8 +118,7 @@ def time_candidate(
         samples.append(sample())
         interval = median_interval(samples)
         stop = _stop(samples, interval, plan, spent())
-    if interval.median < plan.limit:
-        raise TimingError(impossible(interval.median, plan.limit))
+    require_possible(interval.median, plan.limit)
     return Timing(tuple(samples), interval, stop, len(warm))
 
 
@@ -163,6 +162,12 @@ def _stop(samples: list[float], interval: Interval, plan: Plan, spent: float) ->
     if spent >= plan.budget and (count >= plan.min_samples or spent >= OVERRUN * plan.budget):
         return "budget"
     return None
+
+
+def require_possible(seconds: float, limit: float) -> None:
+    """Raises TimingError for a time below the physical limit."""
+    if seconds < limit:
+        raise TimingError(impossible(seconds, limit))
 
 
 def impossible(seconds: float, limit: float) -> str:

@@ -2,19 +2,23 @@
 
 A time taken while other programs ran says little against one taken in a quiet moment; the ratio
 of two candidates timed in turn does. The anchor is the fastest candidate with a time of its own:
-a chain of ratios would drift, since of many unsure ones the smallest is taken.
+a chain of ratios would drift, since of many unsure ones the smallest is taken. What others do to
+the anchor they need not do to a candidate with other threads: what is inferred of that does not
+lie below the fastest sample of its own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+from autotune.campaign.seen import Named, Seen
 from autotune.campaign.session import Session
 from autotune.disturbance import busy
-from autotune.in_turn import told_in_turn
+from autotune.in_turn import alike, credible, grounded, told_in_turn
 from autotune.model.problem import Problem
 from autotune.statistics import fastest_quarter, ratio_interval
 from autotune.worker.protocol import RaceJob, RaceOutcome
@@ -28,18 +32,34 @@ HOPELESS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a candidate takes, inferred from its ratio to the anchor; seconds."""
+    """What a candidate takes, inferred from its ratio to the anchor; seconds.
+
+    `fastest` is the shortest sample it had there; infinite where that was not kept. `alike` tells
+    whether it has the threads of the anchor.
+    """
 
     seconds: float
     low: float
     high: float
     rounds: int
+    fastest: float = math.inf
+    alike: bool = False
 
     @classmethod
     def of(cls, row: TrialRow) -> Beside | None:
-        """What a stored trial has of it."""
+        """What a stored trial has of it, as far as it can be believed."""
         found = row.circumstances.get("beside_anchor")
-        return cls(**found) if isinstance(found, Mapping) else None
+        if not isinstance(found, Mapping):
+            return None
+        return cls(**found).believed(min(row.samples, default=0.0), row.high or 0.0)
+
+    def believed(self, fastest: float, high: float) -> Beside:
+        """The same with the fastest sample there is: mostly nothing below it counts."""
+        fastest = min(self.fastest, fastest)
+        span = self.seconds, self.low, self.high
+        if not (self.alike and credible(self.seconds, fastest)):
+            span = grounded(span, fastest, high)
+        return Beside(*span, self.rounds, fastest, self.alike)
 
     def onto(self, row: TrialRow) -> TrialRow:
         """The trial with this added to its circumstances; its samples stay as they were taken."""
@@ -48,6 +68,8 @@ class Beside:
             "low": self.low,
             "high": self.high,
             "rounds": self.rounds,
+            "fastest": self.fastest,
+            "alike": self.alike,
         }
         return replace(row, circumstances={**row.circumstances, "beside_anchor": facts})
 
@@ -93,6 +115,8 @@ def time_beside(
         low=anchor.seconds * ratio.low,
         high=anchor.seconds * ratio.high,
         rounds=len(outcome.samples[0]),
+        fastest=min(outcome.samples[1]),
+        alike=alike(dict(anchor.config), dict(other.config)),
     )
     return found, outcome
 
@@ -107,13 +131,16 @@ def fair_samples(outcome: RaceOutcome) -> tuple[tuple[float, ...], ...]:
     return tuple(map(fastest_quarter, outcome.samples))
 
 
-def fair_race(entrants: list[Choice], outcome: RaceOutcome) -> Race:
+def fair_race(entrants: list[Choice], outcome: RaceOutcome, seen: Mapping[Named, Seen]) -> Race:
     """The race as a policy takes it.
 
     A race on a busy machine tells the ratios; its times are brought to the scale of what the
-    entrants took by themselves, so that they compare with those of candidates that did not race.
+    entrants took by themselves, so that they compare with those of candidates that did not race:
+    as far down as no entrant falls below the fastest sample that was `seen` of it.
     """
     scale, pairs = 1.0, list(zip(entrants, fair_samples(outcome), strict=True))
     if busy(outcome.circumstances):
-        scale = min(1.0, median(own.seconds / median(samples) for own, samples in pairs))
+        own = median(choice.seconds / median(samples) for choice, samples in pairs)
+        least = max(seen[choice.candidate].fastest / median(samples) for choice, samples in pairs)
+        scale = min(1.0, max(own, least))
     return Race({choice.candidate: tuple(scale * s for s in samples) for choice, samples in pairs})

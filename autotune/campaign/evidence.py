@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from autotune.campaign.beside import Beside
 from autotune.campaign.events import MEASURED, Failure
 from autotune.campaign.records import ran_out_of_memory
+from autotune.campaign.seen import Named, Seen
 from autotune.in_turn import told_in_turn
 from autotune.model.problem import Candidate, Config
 from autotune.model.traits import is_deterministic
@@ -54,13 +55,23 @@ class Evidence:
         return dict(row.toolchain) == dict(self.toolchain)
 
     def choices(self) -> list[Choice]:
-        """What was measured with the toolchain of now, fastest first."""
+        """What was measured with the toolchain of now, fastest first, by `rank_of`."""
         found = [
             choice_of(row, self.variants[row.variant])
             for row in self.rows.values()
             if row.status in MEASURED and self.current(row)
         ]
         return sorted(found, key=lambda choice: choice.seconds)
+
+    def seen(self) -> dict[Named, Seen]:
+        """Of every choice, what its times are held to."""
+        return {
+            choice_of(row, self.variants[row.variant]).candidate: Seen(
+                _fastest(row), row.high or 0.0, disturbed=bool(row.reason)
+            )
+            for row in self.rows.values()
+            if row.status in MEASURED and self.current(row)
+        }
 
     def anchor(self) -> Choice | None:
         """The fastest candidate with a time of its own, to time disturbed ones beside."""
@@ -69,7 +80,7 @@ class Evidence:
             for row in self.rows.values()
             if row.status in MEASURED and self.current(row) and Beside.of(row) is None
         ]
-        row = min(own, key=lambda each: seconds_of(each) or math.inf, default=None)
+        row = min(own, key=lambda each: rank_of(each) or math.inf, default=None)
         return choice_of(row, self.variants[row.variant]) if row is not None else None
 
     def reference(self) -> Choice | None:
@@ -80,7 +91,7 @@ class Evidence:
         """
         found, best = None, math.inf
         for row in self.rows.values():
-            seconds = seconds_of(row)
+            seconds = rank_of(row)
             if seconds is None or row.status != "ok" or not self.current(row):
                 continue
             small = seconds <= _LONG_SECONDS and (row.workspace_bytes or 0) <= _MOST_BYTES
@@ -102,7 +113,7 @@ class Evidence:
         best: dict[str, tuple[float, Candidate]] = {}
         for candidate, row in self.rows.items():
             if row.variant not in current:
-                entry = (seconds_of(row) or math.inf, candidate)
+                entry = (rank_of(row) or math.inf, candidate)
                 best[row.variant] = min(best.get(row.variant, entry), entry, key=lambda e: e[0])
         return [candidate for _, candidate in sorted(best.values(), key=lambda entry: entry[0])]
 
@@ -155,7 +166,7 @@ def candidate_of(row: TrialRow) -> Candidate:
 
 
 def choice_of(row: TrialRow, variant: Variant) -> Choice:
-    """A measured trial as policies know it.
+    """A measured trial as it is compared with others, by `rank_of`.
 
     A disturbance only ever adds time, so the interval of a disturbed one reaches down to its
     fastest sample; but what one took in turn with another, the anchor for instance, counts more.
@@ -185,7 +196,24 @@ def choice_of(row: TrialRow, variant: Variant) -> Choice:
 
 
 def seconds_of(row: TrialRow) -> float | None:
-    """The time of a trial, None for one that failed; that in turn with another where it has one."""
+    """The time of a trial, None for one that failed; no less than its fastest sample."""
+    rank = rank_of(row)
+    return None if rank is None else max(rank, _fastest(row))
+
+
+def _fastest(row: TrialRow) -> float:
+    """The shortest time that was seen of a candidate, by itself and beside the anchor."""
+    beside = Beside.of(row)
+    own = min(row.samples, default=0.0)
+    return own if beside is None else min(own, beside.fastest)
+
+
+def rank_of(row: TrialRow) -> float | None:
+    """What trials are put in order by, None for one that failed: not always a time.
+
+    It is the time in turn with another where there is one. On a machine that is slower for a while,
+    without a trace, that is less than any sample.
+    """
     if row.status not in MEASURED or row.median is None:
         return None
     told, beside = told_in_turn(row), Beside.of(row)

@@ -14,7 +14,7 @@ from autotune.campaign.events import (
     TrialEnded,
     TrialStarted,
 )
-from autotune.campaign.evidence import choice_of, gather, seconds_of
+from autotune.campaign.evidence import choice_of, gather, rank_of, seconds_of
 from autotune.campaign.exclusion import Exclusion
 from autotune.campaign.neighbours import winners_nearby
 from autotune.campaign.proposals import Proposal, Proposals
@@ -77,7 +77,7 @@ class ProblemRun:
             strategy=Strategy(band=settings.band),
         )
         for candidate, row in self.evidence.rows.items():
-            self.search.tell(candidate, seconds_of(row))
+            self.search.tell(candidate, rank_of(row))
         self._exclusion = Exclusion(problem, self.variants)
         self._known = len(self.evidence.rows)
         self._defaults = {home.candidate(home.default) for home in self.space.variants}
@@ -206,11 +206,10 @@ class ProblemRun:
         session.store.add_trial(row)
         self.evidence.add(row)
         self._exclusion.learn(row)
-        seconds = seconds_of(row)
-        self.search.tell(candidate, seconds)
+        self.search.tell(candidate, rank_of(row))
         status: Status = row.status  # type: ignore[assignment]
         self._counts[status] += 1
-        self._report(candidate, status, one_line(row.reason), seconds)
+        self._report(candidate, status, one_line(row.reason), seconds_of(row))
 
     def _marked(self, candidate: Candidate, row: TrialRow) -> TrialRow:
         """The trial with why the search proposed it: a transfer, say, or a neighbour."""
@@ -282,7 +281,8 @@ class ProblemRun:
         first = choices[0]
         rival = next((each for each in choices if each.variant != first.variant), None)
         lead = rival.seconds / first.seconds - 1.0 if rival else None
-        return Candidate(first.variant, Config(dict(first.config))), first.seconds, lead
+        best = Candidate(first.variant, Config(dict(first.config)))
+        return best, seconds_of(self.evidence.rows[best]), lead
 
     def _settled(self) -> ProblemResult:
         policy = stored_policy(self.session, self.problem)

@@ -12,6 +12,7 @@ from autotune.campaign.events import RaceStarted
 from autotune.campaign.evidence import Evidence
 from autotune.campaign.records import Circumstances
 from autotune.campaign.session import Session, Settings
+from autotune.disturbance import busy
 from autotune.model.problem import Candidate, Config, Problem
 from autotune.statistics import Interval, ratio_interval
 from autotune.worker.protocol import RaceJob, RaceOutcome
@@ -42,6 +43,11 @@ class Raced:
 
     entrants: list[Choice]
     outcome: RaceOutcome
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether anything spoilt it; an undisturbed race makes up for disturbed trials."""
+        return self.outcome.status == "disturbed" or busy(self.outcome.circumstances)
 
     def ratios(self) -> list[Interval]:
         """Every entrant's time over that of the fastest, round by round."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from autotune.campaign.beside import fair_race
 from autotune.campaign.evidence import Evidence
+from autotune.campaign.seen import Named, Seen, grounded_policy
 from autotune.campaign.session import Session, Settings
 from autotune.campaign.track import HEAT_SHARE, SEMIFINALISTS, Raced, Track
 from autotune.model.problem import Problem
@@ -66,12 +68,30 @@ def decide(
             entrants = heat.best(places, settings) if heat else []
             heats += [heat] if heat else []
     final = track.final(entrants, (1.0 - HEAT_SHARE * len(heats)) * seconds)
-    race = fair_race(final.entrants, final.outcome) if final else None
-    choices = evidence.choices()
+    choices, seen = evidence.choices(), _seen(evidence, heats, final)
+    race = fair_race(final.entrants, final.outcome, seen) if final else None
     if race is not None:
         for heat in heats:
             choices = heat.carried_over(choices, race)
-    return _build(session, problem, evidence, choices, race, previous)
+    policy = _build(session, problem, evidence, choices, race, previous)
+    if policy is None:
+        return None
+    policy = grounded_policy(policy, seen)
+    session.store.put_policy(policy.to_row())
+    return policy
+
+
+def _seen(evidence: Evidence, heats: Iterable[Raced], final: Raced | None) -> dict[Named, Seen]:
+    """What the times of candidates are held to: their own trials, and how they did in races."""
+    seen = evidence.seen()
+    for run in (*heats, *([final] if final else [])):
+        for choice, samples in zip(run.entrants, run.outcome.samples, strict=True):
+            if choice.candidate in seen:
+                seen[choice.candidate] = seen[choice.candidate].also(samples)
+    if final is not None:
+        for choice in final.entrants:
+            seen[choice.candidate] = replace(seen[choice.candidate], disturbed=final.disturbed)
+    return seen
 
 
 def _champion(choices: Iterable[Choice], policy: Policy | None) -> Choice | None:
@@ -100,9 +120,7 @@ def _build(
         created=utc_now(),
     )
     rules = Rules(band=session.settings.band, simplicity=simplicity(evidence.variants.values()))
-    policy = build_policy(subject, choices, race=race, previous=previous, rules=rules)
-    session.store.put_policy(policy.to_row())
-    return policy
+    return build_policy(subject, choices, race=race, previous=previous, rules=rules)
 
 
 def simplicity(variants: Iterable[Variant]) -> dict[str, float]:

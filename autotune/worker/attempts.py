@@ -11,7 +11,7 @@ from autotune.bench import Conditions, Timer
 from autotune.disturbance import busy
 from autotune.execution import Executable
 from autotune.limits import physical_limit
-from autotune.timing import Plan, Timing, time_candidate
+from autotune.timing import Plan, Timing, require_possible, time_candidate
 from autotune.verify import Gate
 from autotune.worker.pace import InTurn, Reference, reference_for, threads_of
 from autotune.worker.protocol import Job
@@ -67,11 +67,13 @@ def attempts_of(
         turn = _in_turn(session, timer, executable, reference, job)
         before = session.bench.read()
         timing = time_candidate(
-            partial(_sampled, session, turn or timer), _plan(session, job, limit)
+            partial(_sampled, session, turn or timer), _plan(session, job, 0.0 if turn else limit)
         )
         after = session.bench.read()
         conditions = session.bench.conditions(before, after, timing.samples)
         attempts.append(Attempt(timing, conditions, turn))
+        if turn is not None:  # what ratios say may come down to the fastest sample, and no further
+            require_possible(min(attempts[-1].samples), limit)
         session.busy = attempts[-1].busy
         if not attempts[-1].reasons:
             session.futile_retries = 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.execution import Executable
 from autotune.fingerprint import fingerprint
-from autotune.in_turn import PACED
+from autotune.in_turn import PACED, credible
 from autotune.model import Config, workspace_bytes
 from autotune.registry import registry
 from autotune.statistics import median_interval
@@ -222,7 +222,9 @@ def _circumstances(
         **attempt.conditions.facts,
     }
     if attempt.turn is not None:
-        found[PACED] = attempt.turn.told(timing, busy=attempt.busy)
+        told = attempt.turn.told(timing, busy=attempt.busy)
+        if credible(told["seconds"], min(attempt.samples)):
+            found[PACED] = told
     if attempt.reasons:
         found["disturbed"] = list(attempt.reasons)
     record = session.thread_record(executable)

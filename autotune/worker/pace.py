@@ -3,7 +3,7 @@
 A neighbour on the same host can slow a virtual machine for seconds without any trace in the clocks
 of the system, by half and more. All that is timed then seems slow, steadily so. What a candidate
 takes over what another one takes within the same millisecond hardly moves, and compares with the
-ratios of all others.
+ratios of all others. What that holds for, and what not, is in `autotune/in_turn.py`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.bench import Bench, Timer
 from autotune.execution import Executable
+from autotune.in_turn import grounded
 from autotune.model import Config
 from autotune.registry import registry
-from autotune.statistics import fastest_quarter, unpaired_ratio
+from autotune.statistics import fastest_quarter, median_interval, unpaired_ratio
 from autotune.timing import Timing
 from autotune.verify import Gate
 from autotune.worker.protocol import Job
@@ -96,16 +97,15 @@ class InTurn:
         """What a timing of these samples says, and by how much the machine was slower.
 
         On a `busy` machine both have samples of their own that others slowed: then it is what their
-        fastest quarters say.
+        fastest quarters say, and not less than the fastest sample of the candidate's own.
         """
         count = len(timing.samples)
-        own, interval, scale = self.own[-count:], timing.interval, 1.0
+        own, interval = self.own[-count:], timing.interval
+        span = interval.median, interval.low, interval.high
         if busy:
-            interval = unpaired_ratio(fastest_quarter(own), fastest_quarter(self.beside[-count:]))
-            scale = self.seconds
-        return {
-            "seconds": scale * interval.median,
-            "low": scale * interval.low,
-            "high": scale * interval.high,
-            "slowdown": round(median(own) / (scale * interval.median), 4),
-        }
+            ratio = unpaired_ratio(fastest_quarter(own), fastest_quarter(self.beside[-count:]))
+            scaled = [self.seconds * each for each in (ratio.median, ratio.low, ratio.high)]
+            span = grounded((scaled[0], scaled[1], scaled[2]), min(own), median_interval(own).high)
+        seconds, low, high = span
+        slowdown = round(median(own) / seconds, 4)
+        return {"seconds": seconds, "low": low, "high": high, "slowdown": slowdown}

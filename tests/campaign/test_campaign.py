@@ -373,7 +373,7 @@ def test_a_busy_machine_does_not_favour_what_was_measured_in_a_quiet_moment(benc
     winner = result.policy.winner
     assert winner.variant == "tiled"
     assert dict(winner.config) == {"tile": 128, "threads": 4, "order": "columns"}
-    assert winner.seconds == pytest.approx(4e-4, rel=0.01)
+    assert winner.seconds == winner.low == pytest.approx(2.4e-3), "no sample of it took less"
     rows = [row for row in bench.store.trials() if row.stage == "search"]
     raw = {row.median for row in rows if row.variant == "tiled"}
     assert min(time for time in raw if time) == pytest.approx(2.4e-3), "samples stay as taken"
@@ -387,5 +387,5 @@ def test_what_was_compared_on_a_busy_machine_is_known_afterwards(bench: Bench) -
     (second,) = bench.campaign(trials=1).run().results
     assert first.policy is not None
     assert second.policy is not None
-    assert second.known == 30
+    assert second.known == first.counts.total()
     assert second.policy.winner.candidate == first.policy.winner.candidate

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from autotune.campaign.evidence import Evidence, candidate_of, choice_of, gather, seconds_of
+from autotune.campaign.evidence import (
+    Evidence,
+    candidate_of,
+    choice_of,
+    gather,
+    rank_of,
+    seconds_of,
+)
+from autotune.in_turn import told_in_turn
 from autotune.model import Operation, Variant
 from autotune.registry import registry
 from autotune.search import Space
@@ -31,8 +40,22 @@ TRIAL = TrialRow(
     toolchain={},
     circumstances={},
 )
-PACED = {"paced": {"seconds": 2e-3, "low": 1.9e-3, "high": 2.1e-3, "slowdown": 1.5}}
-BESIDE = {"beside_anchor": {"seconds": 1e-3, "low": 0.9e-3, "high": 1.1e-3, "rounds": 6}}
+BUSY = {"foreign_load": 0.4}
+
+
+def around(seconds: float) -> dict[str, float]:
+    return {"seconds": seconds, "low": seconds - 1e-4, "high": seconds + 1e-4}
+
+
+def paced(seconds: float) -> dict[str, Any]:
+    return {"paced": {**around(seconds), "slowdown": 3e-3 / seconds}}
+
+
+def beside(seconds: float, **more: float) -> dict[str, Any]:
+    return {"beside_anchor": {**around(seconds), "rounds": 6, **more}}
+
+
+PACED, BESIDE = paced(2e-3), beside(1e-3)
 
 
 @pytest.fixture
@@ -47,7 +70,14 @@ def plain(operation: Operation) -> Variant:
         ("disturbed", {}, (3e-3, 2e-3, 3.5e-3)),
         ("ok", PACED, (2e-3, 1.9e-3, 2.1e-3)),
         ("disturbed", PACED, (2e-3, 1.9e-3, 2.1e-3)),
-        ("disturbed", BESIDE, (1e-3, 0.9e-3, 1.1e-3)),
+        ("disturbed", BESIDE, (2e-3, 2e-3, 3.5e-3)),
+        ("disturbed", beside(2.2e-3), (2.2e-3, 2.1e-3, 2.3e-3)),
+        ("disturbed", beside(1e-3, fastest=0.95e-3), (1e-3, 0.95e-3, 1.1e-3)),
+        ("disturbed", beside(1e-3, alike=True), (1e-3, 0.9e-3, 1.1e-3)),
+        ("disturbed", beside(0.5e-3, alike=True), (2e-3, 2e-3, 3.5e-3)),
+        ("ok", paced(1.2e-3), (1.2e-3, 1.1e-3, 1.3e-3)),
+        ("ok", paced(1.2e-3) | BUSY, (2e-3, 2e-3, 3.5e-3)),
+        ("ok", paced(0.5e-3), (3e-3, 2.5e-3, 3.5e-3)),
     ],
 )
 def test_what_was_timed_in_turn_with_another_counts_more_than_times(
@@ -55,8 +85,27 @@ def test_what_was_timed_in_turn_with_another_counts_more_than_times(
 ) -> None:
     row = replace(TRIAL, status=status, circumstances=circumstances)
     choice = choice_of(row, plain)
-    assert (choice.seconds, choice.low, choice.high) == expected
-    assert seconds_of(row) == expected[0]
+    assert (choice.seconds, choice.low, choice.high) == pytest.approx(expected)
+    assert rank_of(row) == choice.seconds
+
+
+@pytest.mark.parametrize("seconds", [0.03e-3, 0.5e-3, 1.2e-3, 2.5e-3])
+@pytest.mark.parametrize("told", [paced, beside])
+def test_no_time_lies_below_the_fastest_sample(
+    plain: Variant, told: Callable[[float], dict[str, Any]], seconds: float
+) -> None:
+    """The other candidate was slowed, and this one was not: such ratios may say anything."""
+    row = replace(TRIAL, status="disturbed", circumstances=told(seconds))
+    assert (seconds_of(row) or 0.0) >= min(row.samples)
+    evidence = Evidence({"plain": plain}, {})
+    evidence.add(row)
+    (seen,) = evidence.seen().values()
+    assert (seen.fastest, seen.high) == (2e-3, 3.5e-3)
+
+
+def test_a_ratio_that_no_neighbour_can_explain_is_not_believed() -> None:
+    assert told_in_turn(replace(TRIAL, circumstances=paced(0.5e-3))) is None
+    assert told_in_turn(replace(TRIAL, circumstances=paced(0.8e-3))) is not None
 
 
 def test_a_candidate_that_failed_has_no_time() -> None:

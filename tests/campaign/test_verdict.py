@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from autotune.campaign.beside import fair_race
+from autotune.campaign.seen import Seen, grounded_policy
 from autotune.campaign.session import Settings
 from autotune.campaign.track import Raced
 from autotune.campaign.verdict import leaders
 from autotune.worker.protocol import RaceOutcome
-from autotune_policies import Choice, Race
+from autotune_policies import Choice, Race, Subject, build_policy
+from autotune_tuning_db import ProblemKey
+
+KEY = ProblemKey("toy", (("N", 4096),), "float32")
 
 
 def choice(variant: str, seconds: float, *, tile: int = 1, width: float = 0.01) -> Choice:
@@ -77,18 +81,22 @@ def test_a_candidate_whose_interval_reaches_down_to_the_best_races() -> None:
     assert unsure in leaders([choice("a", 1.0), unsure], Settings())
 
 
-@pytest.mark.parametrize(("load", "scale", "rounds"), [(0.0, 1.0, 28), (0.6, 0.25, 7)])
+@pytest.mark.parametrize(
+    ("load", "fastest", "scale", "rounds"),
+    [(0.0, 0.9, 1.0, 28), (0.6, 0.9, 0.25, 7), (0.6, 3.0, 0.75, 7)],
+)
 def test_times_of_a_race_on_a_busy_machine_are_brought_to_scale(
-    load: float, scale: float, rounds: int
+    load: float, fastest: float, scale: float, rounds: int
 ) -> None:
+    """As far down as an entrant was seen to come, whatever it is supposed to take."""
     entrants = [choice("a", 1.0), choice("b", 1.1)]
     outcome = RaceOutcome(
         "ok",
         samples=((4.0,) * 28, (4.4,) * 28),
         circumstances={"foreign_load": load, "steal": 0.0},
     )
-    race = fair_race(entrants, outcome)
     a, b = (each.candidate for each in entrants)
+    race = fair_race(entrants, outcome, {a: Seen(fastest, 2.0), b: Seen(0.5, 2.0)})
     assert race.rounds[a] == pytest.approx((4.0 * scale,) * rounds)
     assert race.ratio(b, a)[0] == pytest.approx(1.1)
 
@@ -147,3 +155,20 @@ def test_what_fell_out_keeps_its_ratio_on_the_scale_of_the_final() -> None:
     found = {c.candidate: c.seconds for c in run.carried_over(run.entrants, race)}
     assert found[slower.candidate] == pytest.approx(3.0, rel=1e-3)
     assert found[a.candidate] == found[b.candidate] == 1.0
+
+
+def test_the_figures_of_a_policy_hold_to_what_was_seen() -> None:
+    """The reference was slowed 40 times, and candidates on other threads were not."""
+    a, b, c = choice("a", 2.0), choice("b", 3.0), choice("c", 90.0)
+    subject = Subject(KEY, "cpu-a", "cpu", "hot", {}, "2026-11-30T00:00:00+00:00")
+    policy = build_policy(subject, [a, b, c])
+    seen = {a.candidate: Seen(80.0, 95.0), b.candidate: Seen(85.0, 86.0)}
+    seen[c.candidate] = Seen(70.0, 99.0, disturbed=True)
+    found = grounded_policy(policy, seen)
+    assert found.winner.variant == "a"
+    assert [(x.seconds, x.low, x.high) for x in found.variants] == [
+        (80.0, 80.0, 95.0),
+        (85.0, 85.0, 86.0),
+        (90.0, 70.0, c.high),
+    ]
+    assert grounded_policy(policy, {}) == policy

@@ -153,3 +153,38 @@ def test_the_reference_is_built_once_for_a_problem(quiet: Callable[[], Session])
     assert reference_for(session, gate, replace(job, reference=None)) is None
     session.gate(Problem.of(registry.operation("scale"), (9,)), 0)
     assert session.reference is None
+
+
+def test_a_reference_that_was_slowed_alone_makes_no_time_below_the_fastest_sample() -> None:
+    """Another program took the second CPU, on which only the reference has a thread."""
+    own = [77e-6 + 1e-6 * (n % 9) for n in range(28)]
+    turn = InTurn(BENCH, iter(own).__next__, lambda: 43 * 90e-6, 90e-6)
+    samples = [turn() for _ in own]
+    timing = Timing(tuple(samples), median_interval(samples), "samples", 1)
+    told = turn.told(timing, busy=True)
+    assert (told["seconds"], told["low"]) == (77e-6, 77e-6)
+    assert told["high"] == median_interval(own).high
+    assert turn.told(timing)["seconds"] < 3e-6, "which nobody believes"
+
+
+def test_a_ratio_that_cannot_be_is_not_kept(quiet: Callable[[], Session]) -> None:
+    found = measure(quiet(), scale_job(reference=("honest", {}, 1e-10)))
+    assert (found.status, "paced" in found.circumstances) == ("ok", False)
+
+
+@pytest.mark.parametrize(
+    ("known", "limit", "status"), [(1e-10, 1e-9, "ok"), (1.0, 0.5, "failed"), (None, 0.5, "failed")]
+)
+def test_it_is_the_samples_that_are_held_to_the_physical_limit(
+    quiet: Callable[[], Session],
+    monkeypatch: pytest.MonkeyPatch,
+    known: float | None,
+    limit: float,
+    status: str,
+) -> None:
+    """A reference that was slowed is no fault of the candidate's; one that was not, no excuse."""
+    monkeypatch.setattr("autotune.worker.attempts.physical_limit", lambda *_: limit)
+    reference = None if known is None else ("honest", {}, known)
+    found = measure(quiet(), scale_job(reference=reference))
+    assert found.status == status
+    assert ("faster than the physical limit" in found.reason) == (status == "failed")
