@@ -94,7 +94,7 @@ def _table(results: Iterable[ProblemResult]) -> Table:
 
 
 def _cells(policy: Policy) -> tuple[str, str, str, str]:
-    winner, rival, plain = policy.winner, runner_up(policy), plain_choice(policy)
+    winner, rival, plain = policy.winner, policy.runner_up, plain_choice(policy)
     second = "none measured"
     if rival is not None and policy.verdict.kind in ("tie", "undecided"):
         second = f"{rival.variant} ({policy.verdict.kind})"
@@ -105,12 +105,6 @@ def _cells(policy: Policy) -> tuple[str, str, str, str]:
     else:
         floor = "it won" if plain is winner else units.behind(plain.seconds / winner.seconds - 1)
     return winner.variant, units.seconds(winner.seconds), second, floor
-
-
-def runner_up(policy: Policy) -> Choice | None:
-    """The fastest choice of another variant than the winner's."""
-    others = [choice for choice in policy.variants if choice.variant != policy.winner.variant]
-    return min(others, key=lambda choice: choice.seconds, default=None)
 
 
 def plain_choice(policy: Policy) -> Choice | None:

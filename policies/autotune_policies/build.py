@@ -200,15 +200,14 @@ class _Judge:
         if not rivals:
             reason = f"{winner.variant} is the only variant that was measured"
             return Verdict("single", 0.0, band, reason)
-        rival = min(rivals, key=lambda choice: (not self._raced(choice), choice.seconds))
+        rival = min(rivals, key=lambda choice: choice.seconds)
         lead = self._ratio(rival, winner)[0] - 1
         close = [choice for choice in tied if choice.variant != winner.variant]
         if close:
             reason = self._tie_reason(winner, min(close, key=self._preference))
             return Verdict("tie", lead, band, reason)
-        fastest = min(rivals, key=lambda choice: choice.seconds)
-        if fastest.seconds < winner.seconds:
-            reason = f"{fastest.variant} was measured faster, and was not in the race"
+        if rival.seconds < winner.seconds:
+            reason = f"{rival.variant} was measured faster, and was not in the race"
             return Verdict("undecided", lead, band, reason)
         unsure = [choice for choice in rivals if self._ratio(choice, winner)[1] <= 1 + band]
         if unsure:

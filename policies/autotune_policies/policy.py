@@ -82,7 +82,7 @@ class Verdict:
 
     `kind`: `clear` when every other variant is slower by more than the band for sure, `tie` when
     one is within the band, `undecided` when the measurements were too noisy to tell, `single`
-    when only one variant was measured. `lead` is the time of the best other variant over the
+    when only one variant was measured. `lead` is the time of the fastest other variant over the
     winner's, minus one: 0.12 is "12% faster", and a tie can have a negative one. `band` is the
     equivalence band it was judged by, and `reason` says in words what decided.
     """
@@ -137,6 +137,12 @@ class Policy:
     @property
     def winner(self) -> Choice:
         return self.ranking[0]
+
+    @property
+    def runner_up(self) -> Choice | None:
+        """The fastest choice of another variant than the winner's."""
+        others = [choice for choice in self.variants if choice.variant != self.winner.variant]
+        return min(others, key=lambda choice: choice.seconds, default=None)
 
     @property
     def choices(self) -> tuple[Choice, ...]:

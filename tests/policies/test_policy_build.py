@@ -58,6 +58,15 @@ def test_a_clear_lead_in_the_race_wins_whatever_the_single_measurements_said() -
     assert "b is faster than a" in policy.verdict.reason
 
 
+def test_the_lead_is_over_the_next_variant_also_where_a_slower_one_was_raced() -> None:
+    a, near, far = choice_of("a", 1e-3), choice_of("near", 4e-3), choice_of("far", 6e-3)
+    race = Race({a.candidate: (1e-3,) * 9, far.candidate: (6e-3,) * 9})
+    policy = build_policy(SUBJECT, [a, near, far], race=race)
+    assert policy.runner_up == near
+    assert policy.verdict.lead == pytest.approx(3.0)
+    assert policy.verdict.reason == "a is faster than near by more than the band"
+
+
 def test_the_common_drift_of_a_race_does_not_hide_a_lead() -> None:
     a, b = choice_of("a"), choice_of("b")
     race = race_of(0.001, a=(a, 1.0), b=(b, 1.02))
