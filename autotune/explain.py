@@ -65,7 +65,11 @@ def verdict_text(policy: Policy) -> str:
         return f"low confidence: {verdict.reason}"
     if verdict.kind == "tie":
         return f"a tie within {100 * verdict.band:g}%: {verdict.reason}"
-    return f"the next variant takes {units.longer(verdict.lead)}: {verdict.reason}"
+    rival = policy.runner_up
+    if rival is None or f" {rival.variant} " in verdict.reason:
+        return f"the next variant takes {units.longer(verdict.lead)}: {verdict.reason}"
+    lead = rival.seconds / policy.winner.seconds - 1  # the verdict speaks of another variant
+    return f"the next variant, {rival.variant}, takes {units.longer(lead)}"
 
 
 def explain_default(
@@ -105,16 +109,23 @@ def miss_message(
     mode: str = "cold",
     limit: int = 2,
 ) -> str:
-    """One message for a key that was missed: the key, the nearest entries, and what to run."""
-    request = Request(problem.key, device.identity, device.family, mode, problem.operation.axes)
-    found = nearest(snapshot, request, limit=limit)
-    parts = [f"nothing measured applies to {short_problem(problem)} on {device.identity}"]
-    parts += [f"{skipped.variant}: {skipped.reason}" for skipped in resolution.skipped[:2]]
-    parts += [f"nearest is {near_text(near)}" for near in found]
-    if not found:
-        parts.append(f"no policy of {problem.operation.name} is cached")
+    """One message for a key that was missed: the key, the nearest entries, and what to run.
+
+    Of one that is tuned, why nothing of its entry may serve; to tune it again helps only where a
+    variant has changed since.
+    """
+    what = f"{short_problem(problem)} on {device.identity}"
+    because = [f"{skipped.variant}: {skipped.reason}" for skipped in resolution.skipped[:2]]
     measure = f"Measure it: {tune_command(problem, mode=mode)}"
-    return f"{'; '.join(parts)}. {nothing_to_measure(problem, device) or measure}"
+    if snapshot.find(problem.key, device.identity, mode) is not None:
+        told = "; ".join([f"nothing that was measured for {what} may serve", *because])
+        changed = any(each.obstacle in ("stale", "missing") for each in resolution.skipped)
+        return f"{told}. {measure}" if changed else f"{told}."
+    request = Request(problem.key, device.identity, device.family, mode, problem.operation.axes)
+    near = [f"nearest is {near_text(each)}" for each in nearest(snapshot, request, limit=limit)]
+    near = near or [f"no policy of {problem.operation.name} is cached"]
+    told = "; ".join([f"nothing measured applies to {what}", *because, *near])
+    return f"{told}. {nothing_to_measure(problem, device) or measure}"
 
 
 def nothing_to_measure(problem: Problem, device: Device) -> str | None:

@@ -181,7 +181,6 @@ class Server:
             self._name_the_gone(problem, resolution)
             served = Served(variant, Config(chosen), resolution.origin, text, problem, device)
         else:
-            self._tell_of_miss(problem, device, resolution, wish.mode)
             variant, chosen, origin, text = choose_default(
                 problem,
                 device,
@@ -190,6 +189,7 @@ class Server:
                 rejects=rejects,
                 resolution=resolution,
             )
+            self._tell_of_miss(problem, device, resolution, wish.mode)
             served = Served(variant, chosen, origin, text, problem, device)
         self._note(served.origin)
         return served

@@ -89,6 +89,28 @@ def test_verdicts(variants: tuple[str, ...], told: str) -> None:
     assert told in explain.verdict_text(policy(problem(), variants=variants))
 
 
+def test_the_next_variant_and_the_ratio_belong_together() -> None:
+    made = policy(problem(), variants=("a", "b", "c"))
+    other = replace(made.verdict, lead=5.7, reason="a is faster than c by more than the band")
+    assert explain.verdict_text(replace(made, verdict=other)) == (
+        "the next variant, b, takes 2.00x as long"
+    )
+
+
+def test_a_tuned_problem_whose_choices_break_a_constraint_is_not_to_be_tuned_again() -> None:
+    snapshot = Snapshot((policy(problem()), policy(problem(512))))
+    skipped = Skipped("online", (), "constraint", "its error 1e-07 is above max_error=1e-08")
+    missed = explain.miss_message(problem(), CPU, Resolution(skipped=(skipped,)), snapshot)
+    assert missed == (
+        f"nothing that was measured for attention B=2,H=1,N=1024,D=64 float32 on {CPU.identity} "
+        "may serve; online: its error 1e-07 is above max_error=1e-08."
+    )
+    stale = Skipped("online", (), "stale", "its source changed since it was measured")
+    missed = explain.miss_message(problem(), CPU, Resolution(skipped=(stale,)), snapshot)
+    assert "()" not in missed
+    assert "Measure it: autotune tune attention" in missed
+
+
 def test_a_missed_key_gets_nearest_difference_and_command() -> None:
     snapshot = Snapshot((policy(problem(512)), policy(problem(1024, "float64"))))
     skipped = Skipped("fast", (), "stale", "its source changed since it was measured")
