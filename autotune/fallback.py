@@ -95,7 +95,7 @@ def constraint_text(wanted: Constraints) -> str:
     if wanted.max_workspace is not None:
         parts.append(f"max_workspace={wanted.max_workspace}")
     if wanted.max_error is not None:
-        parts.append(f"max_error={wanted.max_error:g}")
+        parts.append(f"max_error={float(wanted.max_error)!r}")
     return ", ".join(parts)
 
 

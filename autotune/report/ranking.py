@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from autotune import units
@@ -109,7 +110,7 @@ def _choice_row(number: str, choice: Choice) -> tuple[str, ...]:
         units.seconds(choice.seconds),
         interval,
         units.size(choice.workspace_bytes),
-        f"{choice.error:.1e}",
+        f"{_rounded_up(choice.error, 2):.1e}",
         "equal" if choice.deterministic else "differ",
     )
 
@@ -121,9 +122,15 @@ def _wishes(policy: Policy | None) -> dict[str, Constraints]:
         "max_workspace=0": Constraints(max_workspace=0),
     }
     if policy is not None:
-        least = min(choice.error for choice in policy.choices)
+        least = _rounded_up(min(choice.error for choice in policy.choices), 3)
         wishes[f"max_error={least:.3g}"] = Constraints(max_error=least)
     return wishes
+
+
+def _rounded_up(error: float, digits: int) -> float:
+    """An error with so many digits that it is not above: what is read here can be asked for."""
+    context = Context(prec=digits, rounding=ROUND_CEILING)
+    return float(context.create_decimal_from_float(error))
 
 
 def _constrained(

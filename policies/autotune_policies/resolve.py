@@ -263,6 +263,12 @@ def _interpolated(found: Neighbours, request: Request) -> Iterator[tuple[Choice,
         yield from ((choice, False, owner[id(choice)]) for choice in estimate.choices)
 
 
+def _apart(one: float, other: float) -> tuple[str, str]:
+    """Two numbers with three digits each, or with as many as it takes to tell them apart."""
+    texts = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in range(3, 18))
+    return next((pair for pair in texts if pair[0] != pair[1]), (repr(one), repr(other)))
+
+
 def _broken(choice: Choice, constraints: Constraints, *, exact: bool) -> tuple[str, float] | None:
     """The constraint a choice breaks, in words, and by what factor."""
     if constraints.deterministic and not choice.deterministic:
@@ -271,7 +277,7 @@ def _broken(choice: Choice, constraints: Constraints, *, exact: bool) -> tuple[s
     if error is not None and not exact:
         return "its error was not measured at this size", float("inf")
     if error is not None and choice.error > error:
-        reason = f"its error {choice.error:.3g} is above max_error={error:.3g}"
+        reason = "its error {} is above max_error={}".format(*_apart(choice.error, error))
         return reason, choice.error / error if error else choice.error * float(2**53)
     if exact and workspace is not None and choice.workspace_bytes > workspace:
         reason = f"its workspace of {choice.workspace_bytes} bytes is above {workspace}"

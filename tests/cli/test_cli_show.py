@@ -183,6 +183,13 @@ def test_explain_ranks_with_intervals_and_answers_constraints(run: Run, toy: str
     assert document["constrained"]["deterministic=True"]["variant"] == "numpy"
 
 
+def test_an_error_that_explain_shows_can_be_asked_for(run: Run, toy: str) -> None:
+    keep(toy_problem(), choice("flipped", 1e-3, error=4.7012e-7))
+    told = run("show", "toy_scale", "--shape", 1024, "--explain").flat
+    assert "max_error=4.71e-07 flipped [copies=1] (tuned)" in told
+    assert "4.8e-07" in told
+
+
 def test_explain_of_an_untuned_problem_gives_nearest_and_command(run: Run, toy: str) -> None:
     keep(toy_problem(512, "float64"), choice("numpy", 1e-3))
     shown = run("show", "toy_scale", "--shape", 1024, "--dtype", "float32", "--explain")

@@ -89,6 +89,16 @@ def test_constraints_are_honoured_or_refused(bench) -> None:
         dispatch(bench.operation, (3, 8), max_error=1e-12)
 
 
+def test_a_refusal_is_told_once_with_digits_that_tell_the_two_apart(bench, caplog) -> None:
+    bench.keep((3, 8), {"plain": 1e-6})
+    with (
+        caplog.at_level(logging.WARNING, logger="autotune"),
+        pytest.raises(ConstraintError, match=r"error 1e-07 is above max_error=9.9999e-08\)"),
+    ):
+        dispatch(bench.operation, (3, 8), max_error=9.9999e-8)
+    assert not caplog.records
+
+
 def test_workspace_is_checked_at_the_size_that_is_asked(bench) -> None:
     bench.keep((3, 8), {"plain": 2e-6, "roomy": 1e-6})
     bench.keep((3, 64), {"plain": 2e-5, "roomy": 1e-5})
