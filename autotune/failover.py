@@ -6,15 +6,15 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import CapturingError, DeviceLostError
+from autotune.errors import CapturingError, DeviceLostError, ShapeError
 from autotune.locks import Lock, after_fork
 
 if TYPE_CHECKING:
     from autotune.execution import Executable
     from autotune.serving import Served
 
-NOBODYS_FAULT = (CapturingError, DeviceLostError)
-"""What sets no candidate aside: another would fail as well."""
+NOBODYS_FAULT = (CapturingError, DeviceLostError, ShapeError)
+"""What sets no candidate aside, as another would fail as well: the last is the caller's mistake."""
 
 
 class Seat:

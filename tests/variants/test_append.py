@@ -50,6 +50,7 @@ def test_a_position_outside_of_the_cache_is_named(position: float) -> None:
     kernel = dispatch("kv_append", *given)
     with pytest.raises(ShapeError, match=f"position {position:g} is no row of a cache of 5"):
         kernel(*given, position=position)
+    assert kernel.variant == "numpy"
 
 
 def test_an_empty_cache_has_no_row() -> None:
