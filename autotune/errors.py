@@ -52,6 +52,10 @@ class CapturingError(UserError):
     """What cannot be done while a CUDA graph is captured."""
 
 
+class UnavailableError(AutotuneError, ValueError):
+    """What this process cannot give a candidate, and another may: threads, CPUs."""
+
+
 class LaunchError(AutotuneError):
     """A kernel that cannot be loaded or launched; one line."""
 

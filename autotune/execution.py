@@ -13,7 +13,7 @@ from autotune.compiled import keep_compiled
 from autotune.device import CpuDevice
 from autotune.device.placement import place
 from autotune.device.threads import Scope, ThreadRecord, ThreadSettings, prepare
-from autotune.errors import DeclarationError
+from autotune.errors import DeclarationError, UnavailableError
 from autotune.forked import require_openmp
 from autotune.libraries import Carver, Form, Pooled, library_of
 from autotune.model import Config, Operation, Problem, Variant
@@ -42,8 +42,8 @@ class Executable:
 
     On a GPU, building compiles and loads the kernels that the builder made launchers of.
 
-    Raises whatever the variant's builder raises, ValueError or OSError when this machine cannot
-    give it the threads or the placement of its config.
+    Raises whatever the variant's builder raises, UnavailableError when this process cannot give it
+    the threads or the placement of its config.
     """
 
     def __init__(
@@ -100,10 +100,13 @@ class Executable:
         parallel = found.parallel or built.parallel
         if parallel or built.openmp:
             require_openmp(f"{self.problem.operation.name}/{self.variant.name}")
-        settings = thread_settings(self.variant, self.config, device, numba=parallel)
-        if settings is not None and built.openmp:
-            settings = replace(settings, numba=False, openmp=built.openmp)
-        self._scope = prepare(settings) if settings is not None else None
+        try:
+            settings = thread_settings(self.variant, self.config, device, numba=parallel)
+            if settings is not None and built.openmp:
+                settings = replace(settings, numba=False, openmp=built.openmp)
+            self._scope = prepare(settings) if settings is not None else None
+        except (ValueError, OSError) as error:
+            raise UnavailableError(str(error)) from error
         return run
 
     def _built_for_gpu(self) -> Call:

@@ -12,10 +12,11 @@ import pytest
 
 from autotune.arrays import ALIGNMENT
 from autotune.device import local_cpu
-from autotune.errors import DeclarationError
+from autotune.errors import DeclarationError, UnavailableError
 from autotune.execution import Executable, thread_settings
 from autotune.model import Intermediate, Operation, Problem, Threads, Variant
 from autotune.model.operation import parse_tensors
+from autotune.worker.failures import failure
 
 
 def make_operation(inputs: str, outputs: str, **fields: Any) -> Operation:
@@ -158,8 +159,11 @@ def test_threads_and_placement_hold_for_the_call_alone() -> None:
 
 def test_more_threads_than_the_machine_has_are_refused() -> None:
     config = {"threads": 4096, "placement": "compact"}
-    with pytest.raises(ValueError, match="4096"):
+    with pytest.raises(UnavailableError, match="4096") as caught:
         build(SCALE, print, config, tunables=(Threads(),))
+    found = failure(caught.value)
+    assert found.status == "unavailable"  # which no later campaign holds against it
+    assert found.reason.startswith("cannot place 4096 threads")
 
 
 def test_only_a_declaration_that_speaks_of_threads_touches_them() -> None:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.device.placement import cpu_order, place
@@ -22,9 +22,9 @@ class CpuDevice:
     """The CPUs this process may use.
 
     `identity` is made of the silicon (vendor, family, model, stepping, vector instructions) and
-    of the visible part: nodes, cores, SMT, cache sizes and CPU quota. `family` leaves out the
-    stepping and the shape but keeps the number of usable cores, so that what was measured on one
-    CPU is never taken for sixty-four. Neither holds the marketing name.
+    of the visible part: nodes, cores, SMT, cache sizes, CPU quota and fewer threads of numba's.
+    `family` leaves out the stepping and the shape but keeps the number of usable cores, so that
+    what was measured on one CPU is never taken for sixty-four. Neither holds the marketing name.
     """
 
     identity: str
@@ -37,10 +37,13 @@ class CpuDevice:
     def of(cls, topology: Topology) -> CpuDevice:
         """The device for a topology, reduced to the part of it this process may use."""
         machine, silicon = topology.visible(), topology.silicon
+        if machine.max_threads == replace(machine, numba=None).max_threads:
+            machine = replace(machine, numba=None)  # it limits nothing
         usable = min(len(machine.cores), machine.max_threads)
         chip = ".".join(filter(None, (silicon.family, silicon.model)))
         shape = f"{len(machine.cores)}c{len(machine.allowed)}t{len(machine.cpu_nodes)}n"
         quota = "" if machine.quota is None else f"q{machine.quota:.4g}"
+        quota += "" if machine.numba is None else f"m{machine.numba}"
         stepping = f".{silicon.stepping}" if silicon.stepping else ""
         digest = hashlib.sha256(json.dumps(_structure(machine)).encode()).hexdigest()[:8]
         return cls(
@@ -72,7 +75,7 @@ class CpuDevice:
 
     @property
     def max_threads(self) -> int:
-        """The most threads within affinity mask and quota."""
+        """The most threads within affinity mask, quota and NUMBA_NUM_THREADS."""
         return self.topology.max_threads
 
     @property
@@ -113,6 +116,7 @@ class CpuDevice:
             "last_level_cache_bytes": self.last_level_cache_bytes,
             "affinity": format_cpu_list(machine.allowed),
             "quota": machine.quota,
+            "numba_threads": machine.numba,
             "max_threads": self.max_threads,
         }
 
@@ -151,7 +155,13 @@ class CpuDevice:
 @functools.cache
 def local_cpu() -> CpuDevice:
     """This machine's CPU as this process saw it first."""
-    return CpuDevice.of(read_topology())
+    return CpuDevice.of(replace(read_topology(), numba=_numba_threads()))
+
+
+def _numba_threads() -> int | None:
+    """How many threads numba is told to start, which is all that it can run later."""
+    told = os.environ.get("NUMBA_NUM_THREADS", "").strip()
+    return int(told) if told.isdecimal() and int(told) > 0 else None
 
 
 def _structure(machine: Topology) -> list[Any]:
@@ -169,7 +179,8 @@ def _structure(machine: Topology) -> list[Any]:
     caches = sorted([c.level, c.kind, c.size_bytes, len(c.cpus)] for c in machine.caches)
     quota = None if machine.quota is None else round(machine.quota, 4)
     chip = [silicon.vendor, silicon.family, silicon.model, silicon.stepping]
-    return [chip, list(silicon.vector_flags), cores, caches, quota]
+    limits = [quota] if machine.numba is None else [quota, machine.numba]
+    return [chip, list(silicon.vector_flags), cores, caches, *limits]
 
 
 def _cache_facts(machine: Topology) -> list[dict[str, Any]]:

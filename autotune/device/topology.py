@@ -63,7 +63,8 @@ class Topology:
     """A machine's online CPUs and how they hang together.
 
     `allowed` are the CPUs this process may run on (online, within affinity mask and cpuset),
-    `quota` the CPU time it is granted, in CPUs (None: no limit).
+    `quota` the CPU time it is granted, in CPUs, `numba` the threads that numba is started with
+    where that is set (None: no limit).
     """
 
     silicon: Silicon
@@ -74,12 +75,13 @@ class Topology:
     online: tuple[int, ...]
     allowed: tuple[int, ...]
     quota: float | None = None
+    numba: int | None = None
 
     @property
     def max_threads(self) -> int:
-        """The most threads worth starting: within the mask, and within the quota rounded up."""
+        """The most threads worth starting: within mask and numba's, and the quota rounded up."""
         granted = len(self.allowed) if self.quota is None else math.ceil(self.quota)
-        return max(1, min(len(self.allowed), granted))
+        return max(1, min(len(self.allowed), granted, self.numba or granted))
 
     @property
     def cpu_nodes(self) -> tuple[Node, ...]:

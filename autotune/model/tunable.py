@@ -115,7 +115,7 @@ class PowerOfTwo:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Number of CPU threads; never more than the affinity mask and quota allow."""
+    """Number of CPU threads; never more than mask, quota and NUMBA_NUM_THREADS allow."""
 
     name: str = "threads"
     ordered: bool = field(default=True, init=False)

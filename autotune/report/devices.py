@@ -80,10 +80,14 @@ def _cpu_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows += [
         ("affinity", f"CPUs {facts['affinity']}"),
         ("CPU quota", "none" if quota is None else f"{quota:.3g} CPUs"),
-        ("threads", f"at most {facts['max_threads']}"),
+        ("threads", f"at most {facts['max_threads']}{_told_by(facts['numba_threads'])}"),
         ("vector units", ", ".join(facts["vector"]) or "unknown"),
     ]
     return rows
+
+
+def _told_by(numba_threads: int | None) -> str:
+    return "" if numba_threads is None else ", by NUMBA_NUM_THREADS"
 
 
 def _named(name: str, values: list[str]) -> list[tuple[str, str]]:

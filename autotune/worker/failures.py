@@ -6,7 +6,7 @@ import gc
 from dataclasses import dataclass
 from errno import ENOMEM
 
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, UnavailableError
 from autotune.room import NoRoomError
 from autotune.worker.protocol import Status
 
@@ -31,7 +31,7 @@ def failure(error: BaseException) -> Failed:
         return Failed(
             "failed", f"ran out of memory ({text})" if text else "ran out of memory", True
         )
-    if isinstance(error, NoRoomError):
+    if isinstance(error, NoRoomError | UnavailableError):
         return Failed("unavailable", text)
     if isinstance(error, AutotuneError):
         return Failed("failed", text)

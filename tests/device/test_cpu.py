@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from machines import EPYC_7763, Machine, epyc_7763_pair, plain
 
-from autotune.device import CpuDevice, find_device, local_cpu, local_devices
+from autotune.device import CpuDevice, cpu, find_device, local_cpu, local_devices
 from autotune.device.read import read_topology
 from autotune.errors import DeviceNotFoundError, UserError
 
@@ -192,3 +192,29 @@ def test_importing_the_devices_is_light() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("told", ["1", "3"])
+def test_no_more_threads_than_numba_is_started_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    topology = read_topology(plain(tmp_path, 4).write(), affinity=range(4))
+    monkeypatch.setattr(cpu, "read_topology", lambda: topology)
+    monkeypatch.setenv("NUMBA_NUM_THREADS", told)
+    whole, narrow = CpuDevice.of(topology), cpu.local_cpu.__wrapped__()
+    assert max(narrow.thread_counts()) == int(told)
+    assert narrow.fits(int(told), "compact")
+    assert not narrow.fits(4, "compact")
+    assert narrow.identity != whole.identity
+    assert narrow.family.endswith(f"-{told}c")
+    assert narrow.facts["numba_threads"] == int(told)
+
+
+@pytest.mark.parametrize("told", ["", "4", "64", "0", "many"])
+def test_what_numba_is_told_may_limit_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    topology = read_topology(plain(tmp_path, 4).write(), affinity=range(4))
+    monkeypatch.setattr(cpu, "read_topology", lambda: topology)
+    monkeypatch.setenv("NUMBA_NUM_THREADS", told)
+    assert cpu.local_cpu.__wrapped__() == CpuDevice.of(topology)
