@@ -34,13 +34,29 @@ def test_on_a_busy_machine_the_fastest_quarters_are_compared() -> None:
     assert found.facts["samples"] == 8  # a quarter of each of two races: four are too few
 
 
-def test_slower_on_a_busy_machine_cannot_be_told() -> None:
+def test_what_is_slower_even_at_its_fastest_fails_on_a_busy_machine_too() -> None:
+    """Though only after all the time there is: a quiet moment would tell for sure."""
     worker = FakeWorker({"numpy": 9e-3, "thrice": 1e-3}, foreign=lambda _: 0.7)
     found = beside_thrice(worker)
-    assert (found.status, found.facts["note"]) == ("cannot tell", OTHERS)
+    assert (found.status, found.facts["note"]) == ("fail", OTHERS)
     assert found.facts["low"] > 8.0
     assert found.reason.endswith(OTHERS)
     assert len(worker.races) == 5
+
+
+def test_slower_on_a_busy_machine_cannot_be_told_if_it_was_ever_as_fast() -> None:
+    def stalled(number: int) -> float:
+        """One call of `numpy`, the first of each race, was left alone."""
+        return 0.11 if number % 1000 == 0 else 1.0 + 0.001 * (number % 7)
+
+    worker = FakeWorker({"numpy": 9e-3, "thrice": 1e-3}, noise=stalled, foreign=lambda _: 0.7)
+    found = beside_thrice(worker)
+    assert (found.status, found.facts["note"]) == ("cannot tell", OTHERS)
+    assert found.facts["low"] < 1.0 < 8.0 < found.facts["ratio"]
+    assert OTHERS in found.reason
+    assert found.reason.endswith(
+        "more `seconds` in the thresholds may tell, or another run when the machine is quiet"
+    )
 
 
 def test_a_quiet_race_after_busy_ones_decides_without_doubt() -> None:
@@ -54,7 +70,7 @@ def test_a_quiet_race_after_busy_ones_decides_without_doubt() -> None:
     assert len(worker.races) == 3
 
 
-@pytest.mark.parametrize(("seconds", "tag"), [(9e-3, "error"), (0.5e-3, "system-out")])
+@pytest.mark.parametrize(("seconds", "tag"), [(9e-3, "failure"), (0.5e-3, "system-out")])
 def test_a_disturbance_is_named_wherever_the_verdict_is(seconds: float, tag: str) -> None:
     worker = FakeWorker({"numpy": seconds, "thrice": 1e-3}, foreign=lambda _: 0.7)
     check = beside_thrice(worker)
