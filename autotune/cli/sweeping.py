@@ -20,10 +20,11 @@ from autotune.report.scaling import (
     not_measured,
     scale_blocks,
     scale_document,
+    setting_text,
     threads_blocks,
     threads_document,
 )
-from autotune.scaling import Curve, SweepStopped, sweep_sizes, sweep_threads, varied
+from autotune.scaling import Curve, SweepStopped, Swept, sweep_sizes, sweep_threads, varied
 from autotune.scaling.sweep import settings_of
 from autotune.scaling.threaded import threaded_candidate
 from autotune.trials import Trials, trials_on
@@ -93,10 +94,19 @@ def threads(how: How, problem: Problem) -> Answer:
     with _trials(how, "threads") as trials:
         swept = sweep_threads(trials, problem, candidate, budget=budget, say=say)
     if swept.best is None:
-        raise CampaignError(f"{candidate.variant} could not be measured with any thread count.")
+        raise CampaignError(
+            f"{candidate.variant} could not be measured with any thread count: {_first(swept)}."
+        )
     return Answer(
         threads_blocks(problem, swept, how.mode), threads_document(problem, swept, how.mode)
     )
+
+
+def _first(swept: Swept) -> str:
+    """Why the first of the settings has no time."""
+    failed = [f"{setting_text(at)}: {p.status}, {p.reason}" for at, p in swept.points]
+    left_out = [f"{setting_text(at)}: left out, {why}" for at, why in swept.left_out]
+    return (*failed, *left_out)[0].rstrip(".")
 
 
 def _trials(how: How, command: str) -> AbstractContextManager[Trials]:

@@ -71,11 +71,11 @@ def threads_blocks(problem: Problem, swept: Swept, mode: str) -> list[Block]:
         Table(titles, rows),
     ]
     blocks += [
-        f"  {_text(setting)}: {point.status}, {point.reason}"
+        f"  {setting_text(setting)}: {point.status}, {point.reason}"
         for setting, point in swept.points
         if not point.samples
     ]
-    blocks += [f"  {_text(setting)}: left out, {why}" for setting, why in swept.left_out]
+    blocks += [f"  {setting_text(setting)}: left out, {why}" for setting, why in swept.left_out]
     blocks += ["", *_conclusion(swept)]
     return blocks
 
@@ -119,11 +119,15 @@ def _curve_table(dim: str, curve: Curve) -> Table:
                 _number(step.flops_exponent) if step else "-",
                 units.seconds(point.first_call),
                 units.seconds(point.compiling),
-                f"jump {step.jump:.1f}x" if step and step.jump else "",
+                f"{step.jump:.1f}x{_mark(step)}" if step and step.jump else "",
             )
         )
-    titles = (f">{dim}", ">time", ">exponent", ">bytes", ">flops", ">first call", ">compiling", "")
-    return Table(titles, tuple(rows))
+    times = (">time", ">exponent", ">bytes", ">flops", ">first call", ">compiling", ">jump")
+    return Table((f">{dim}", *times), tuple(rows))
+
+
+def _mark(step: Step) -> str:
+    return "~" if step.disturbed else ""
 
 
 def _exponent(step: Step) -> str:
@@ -149,9 +153,11 @@ def not_measured(curve: Curve) -> list[str]:
 
 
 def _jump_text(dim: str, curve: Curve, step: Step) -> str:
+    doubt = " A time of it was disturbed: measure again when the machine is quiet."
     return (
-        f"jump: {curve.variant} takes {step.growth:.1f}x as long from {dim}={step.before} to "
-        f"{step.after}, {step.jump:.1f}x more than its bytes and flops grow."
+        f"jump{_mark(step)}: {curve.variant} takes {step.growth:.1f}x as long from "
+        f"{dim}={step.before} to {step.after}, {step.jump:.1f}x more than its bytes and flops grow."
+        f"{doubt if step.disturbed else ''}"
     )
 
 
@@ -216,11 +222,12 @@ def _conclusion(swept: Swept) -> list[str]:
     ]
     most = _all_threads(swept)[0].threads
     return [
-        f"best: {_text(best[0])}, {_time(best[1])}.",
+        f"best: {setting_text(best[0])}, {_time(best[1])}.",
         f"all {units.number(most, 'thread')} over the best: {', '.join(parts)}.",
     ]
 
 
-def _text(setting: Setting) -> str:
+def setting_text(setting: Setting) -> str:
+    """A thread count and where it is placed: 2 threads placed compact."""
     placed = f" placed {setting.placement}" if setting.placement else ""
     return units.number(setting.threads, "thread") + placed

@@ -42,6 +42,8 @@ class Point:
 class Step:
     """From one size to the next: growth of the time, and exponents over the size.
 
+    `disturbed` tells whether one of the times was: then no jump is sure.
+
     `low` and `high` bound the exponent with 95% where there are enough samples (`covers`).
     `bytes_exponent` and `flops_exponent` are those of the prediction; None where it has none.
     """
@@ -56,6 +58,7 @@ class Step:
     bytes_exponent: float | None
     flops_exponent: float | None
     jump: float | None
+    disturbed: bool = False
 
     @property
     def predicted(self) -> float | None:
@@ -86,6 +89,7 @@ def _step(one: Point, other: Point) -> Step:
         bytes_exponent=math.log(moved) / doublings if moved else None,
         flops_exponent=math.log(worked) / doublings if worked else None,
         jump=_jump(ratio, [each for each in (moved, worked) if each]),
+        disturbed=any(spoilt),
     )
 
 
@@ -99,7 +103,7 @@ def _growth(before: int, after: int) -> float | None:
 
 
 def _jump(ratio: Interval, predicted: Sequence[float]) -> float | None:
-    """How many times more the time has grown than predicted, if it has for sure by JUMP."""
+    """How many times more the time has grown than predicted, if by JUMP within its interval."""
     if not predicted or not ratio.covers:
         return None
     most = max(1.0, *predicted)

@@ -32,6 +32,7 @@ class FakeWorker:
     seconds: Seconds
     wall: float = 0.0
     stopped: int = 0
+    disturbed: bool = False
     jobs: list[Job] = field(default_factory=list)
 
     def measure(self, job: Job) -> Outcome:
@@ -44,7 +45,8 @@ class FakeWorker:
         samples = tuple(found * (1.0 + 0.001 * (number % 11 - 5)) for number in range(22))
         interval = median_interval(samples)
         return Outcome(
-            "ok",
+            "disturbed" if self.disturbed else "ok",
+            "other processes used 70% of the CPUs" if self.disturbed else "",
             samples=samples,
             median=interval.median,
             low=interval.low,

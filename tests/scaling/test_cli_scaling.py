@@ -70,6 +70,30 @@ def test_when_nothing_can_be_measured_the_code_is_3(run: Run) -> None:
     assert "breaking at 16: failed, it did not work." in ended.err
 
 
+def test_when_no_thread_count_can_be_measured_the_first_reason_is_told(
+    run: Run, fake: FakeWorker
+) -> None:
+    fake.seconds = lambda size, job: "failed"
+    words = ("--shape", "2x8", "--variant", "threaded", "--plugin", PLUGIN)
+    ended = run("threads", "toy_cube", *words)
+    assert (ended.code, ended.out) == (3, "")
+    told = "threaded could not be measured with any thread count: 1 thread placed free: failed, it"
+    assert f"{told} did not work." in ended.err
+
+
+def test_a_jump_from_a_disturbed_time_is_marked(run: Run, fake: FakeWorker) -> None:
+    words = ("--vary", "N=8:16", "--shape", "M=2", "--variant", "plain", "--plugin", PLUGIN)
+    fake.seconds = lambda size, job: 1e-3 * size**4
+    sure = run("scale", "toy_cube", *words)
+    assert "jump: plain takes 16.0x as long" in sure.out
+    assert "disturbed: measure again" not in sure.out
+    fake.disturbed = True
+    doubtful = run("scale", "toy_cube", *words)
+    assert " 4.0x~\n" in doubtful.out
+    assert "jump~: plain takes 16.0x as long" in doubtful.out
+    assert "disturbed: measure again when the machine is quiet." in doubtful.out
+
+
 def test_a_named_variant_that_cannot_run_is_refused_with_the_reason(run: Run) -> None:
     words = ("--vary", "N=32:64", "--shape", "M=2", "--plugin", PLUGIN)
     ended = run("scale", "toy_cube", *words, "--variant", "small")

@@ -51,6 +51,8 @@ def test_growth_beyond_bytes_and_flops_is_a_jump() -> None:
     stalled = replace(jumping, status="disturbed", samples=(4.0, *jumping.samples))
     assert steps([before, replace(stalled, status="ok")])[0].jump is not None
     assert steps([before, stalled])[0].jump is None
+    spoilt = replace(jumping, size=8192, status="disturbed")
+    assert [step.disturbed for step in steps([before, jumping, spoilt])] == [False, True]
 
 
 def test_a_size_without_times_is_stepped_over() -> None:
