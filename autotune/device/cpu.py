@@ -154,7 +154,7 @@ class CpuDevice:
 
 @functools.cache
 def local_cpu() -> CpuDevice:
-    """This machine's CPU as this process saw it first."""
+    """This machine's CPU as this process saw it first: its identity does not change under it."""
     return CpuDevice.of(replace(read_topology(), numba=_numba_threads()))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.device import numba_threads as nt
 from autotune.device.masks import out_of_reach
-from autotune.device.parts import CallerPinned, Exclusive
+from autotune.device.parts import Exclusive, Pinned
 from autotune.device.scope import Plan
 
 
@@ -27,7 +27,10 @@ class NumbaCount:
 
 
 class TeamPinned:
-    """omp: count and masks of the caller's team, thread 0 (the caller) included."""
+    """omp: count and masks of the caller's team, thread 0 (the caller) included.
+
+    Only the count where the caller may not run on all of the CPUs, as with `Pinned`.
+    """
 
     def __init__(self, cpus: tuple[int, ...]) -> None:
         self._cpus = cpus
@@ -37,10 +40,10 @@ class TeamPinned:
     def enter(self) -> Any:
         entry = np.zeros(self._entry, np.uint64)
         before, failed = nt.enter_team(self._masks, entry)
-        if failed:
+        if failed > 0:
             nt.exit_team(entry, before)
             raise out_of_reach(self._cpus)
-        return entry, before
+        return entry[:0] if failed else entry, before
 
     def exit(self, found: Any) -> None:
         nt.exit_team(*found)
@@ -90,15 +93,15 @@ def numba_plan(threads: int, cpus: tuple[int, ...]) -> Plan:
     if not cpus:
         return Plan((*lock, count), "free", survey, layer)
     if layer == "workqueue":
-        pins = (PoolPinned(cpus, exact=True), CallerPinned(cpus))
-        return Plan((*lock, count, *pins), "exact", survey, layer)
+        pins = Pinned(cpus, PoolPinned(cpus, exact=True))
+        return Plan((*lock, count, pins), "exact", survey, layer)
     if threads == 1:
-        return Plan((count, CallerPinned(cpus)), "exact", survey, layer)
+        return Plan((count, Pinned(cpus)), "exact", survey, layer)
     if layer == "tbb":
         if len(nt.pool_threads()) + 1 < threads:
             raise OSError(f"tbb runs only {len(nt.pool_threads()) + 1} of {threads} threads.")
-        group = (PoolPinned(cpus, exact=False), CallerPinned(cpus))
-        return Plan((*lock, count, *group), "group", survey, layer)
+        group = Pinned(cpus, PoolPinned(cpus, exact=False))
+        return Plan((*lock, count, group), "group", survey, layer)
     distinct = len(set(nt.meet(threads)[0].tolist()))
     if distinct < threads:
         raise OSError(

@@ -90,14 +90,28 @@ def _pin_team(masks: Masks, entry: Masks) -> None:
 
 
 @_compiled()
+def _outside(masks: Masks, mine: Masks) -> Any:
+    """Whether the masks have a CPU that the calling thread may not run on; its mask: `mine`."""
+    outside = False
+    if _get_mask(0, mine.size * 8, mine.ctypes.data) == 0:
+        for i in range(masks.shape[0]):
+            for j in range(mine.size):
+                outside = outside or masks[i, j] & ~mine[j] != 0
+    return outside
+
+
+@_compiled()
 def enter_team(masks: Masks, entry: Masks) -> tuple[int, int]:
     """Use as many threads as there are masks, the i-th for thread i.
 
     A row of `entry` takes the thread's id, whether it failed, and the mask it had. Returns the
-    thread count before and the number of failures.
+    thread count before and the number of failures; -1 where the caller may not run on all of the
+    CPUs, and no mask was changed.
     """
     before, failed = _get_count(), 0
     _set_count(masks.shape[0])
+    if _outside(masks, entry[0, 2:]):
+        return before, -1
     _pin_team(masks, entry)
     for i in range(masks.shape[0]):
         failed += entry[i, 1] != 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.device.blas import BlasLibrary
 from autotune.device.masks import cpus_in, mask_of, out_of_reach
-from autotune.device.scope import Part, Plan, ThreadSettings
+from autotune.device.scope import Part, Plan, ThreadSettings, leave
 
 
 class _Pools:
@@ -40,24 +40,45 @@ class Exclusive:
         found.release()
 
 
-class CallerPinned:
-    """The calling thread kept on some CPUs."""
+class Pinned:
+    """The calling thread kept on some CPUs, or on the first few of them, and others with it.
 
-    def __init__(self, cpus: tuple[int, ...]) -> None:
-        self._cpus = frozenset(cpus)
+    Nothing is moved where the calling thread may not run on all of them: whoever narrowed its mask
+    since this machine was read meant it.
+    """
 
-    def enter(self) -> set[int]:
+    def __init__(self, cpus: tuple[int, ...], *others: Part, caller: int | None = None) -> None:
+        self._cpus, self._caller = frozenset(cpus), frozenset(cpus[:caller])
+        self._others = others
+
+    def enter(self) -> Any:
         found = os.sched_getaffinity(0)
-        if found != self._cpus:
-            try:
-                os.sched_setaffinity(0, self._cpus)
-            except OSError:
-                raise out_of_reach(self._cpus) from None
-        return found
+        if not self._cpus <= found:
+            return None
+        entered: list[tuple[Part, Any]] = []
+        try:
+            for part in self._others:
+                entered.append((part, part.enter()))
+            if found != self._caller and self._caller:
+                _move(self._caller)
+        except BaseException:
+            leave(entered)
+            raise
+        return found, entered
 
-    def exit(self, found: set[int]) -> None:
-        if found != self._cpus:
-            os.sched_setaffinity(0, found)
+    def exit(self, found: Any) -> None:
+        if found is not None:
+            mask, entered = found
+            if mask != self._caller and self._caller:
+                os.sched_setaffinity(0, mask)
+            leave(entered)
+
+
+def _move(cpus: frozenset[int]) -> None:
+    try:
+        os.sched_setaffinity(0, cpus)
+    except OSError:
+        raise out_of_reach(cpus) from None
 
 
 class BlasCount:
@@ -110,10 +131,10 @@ def plain_plan(settings: ThreadSettings, libraries: tuple[BlasLibrary, ...]) -> 
     if not cpus:
         return Plan((), "free", _caller_cpu)
     if not workers:
-        return Plan((CallerPinned(cpus),), "exact", _caller_cpu)
+        return Plan((Pinned(cpus),), "exact", _caller_cpu)
     if not libraries or not all(library.pinnable for library in libraries):
-        return Plan((CallerPinned(cpus),), "caller", _caller_cpu)
-    parts = (Exclusive(), *blas_pins(libraries, cpus), CallerPinned(cpus[:1]))
+        return Plan((Pinned(cpus),), "caller", _caller_cpu)
+    parts = (Exclusive(), Pinned(cpus, *blas_pins(libraries, cpus), caller=1))
     return Plan(parts, "exact", _blas_survey(libraries[0], settings.threads - 1))
 
 

@@ -97,13 +97,13 @@ class Scope:
             for part in self.plan.parts:
                 entered.append((part, part.enter()))
         except BaseException:
-            _leave(entered)
+            leave(entered)
             raise
         self._entered.stack.append(entered)
 
     def exit(self) -> None:
         """Put back what the latest `enter` of this thread found."""
-        _leave(self._entered.stack.pop())
+        leave(self._entered.stack.pop())
 
     def __enter__(self) -> Scope:
         self.enter()
@@ -127,12 +127,12 @@ class Scope:
         )
 
 
-def _leave(entered: list[tuple[Part, Any]]) -> None:
+def leave(entered: list[tuple[Part, Any]]) -> None:
     """Leave in reverse order, all of them even if one fails."""
     while entered:
         part, found = entered.pop()
         try:
             part.exit(found)
         except BaseException:
-            _leave(entered)
+            leave(entered)
             raise

@@ -5,11 +5,13 @@ from __future__ import annotations
 import mmap
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.device.parts import Exclusive, blas_counts, blas_pins, plain_plan
+from autotune.device.masks import out_of_reach
+from autotune.device.parts import Exclusive, Pinned, blas_counts, blas_pins, plain_plan
 from autotune.device.scope import Part, Scope, ThreadRecord, ThreadSettings
-from autotune.device.sysfs import format_cpu_list
+from autotune.device.sysfs import format_cpu_list, read_cpu_list
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from autotune.device.blas import BlasLibrary
 
 _LOOKS = 3
+_ONLINE = Path("/sys/devices/system/cpu/online")
 
 __all__ = ["Scope", "ThreadRecord", "ThreadSettings", "first_touch", "prepare"]
 
@@ -31,6 +34,7 @@ def prepare(settings: ThreadSettings) -> Scope:
     """
     if settings.cpus and not hasattr(os, "sched_setaffinity"):
         raise ValueError("this system cannot pin threads; use the placement 'free'.")
+    _refuse_offline(settings.cpus)
     counts: tuple[Part, ...] = ()
     libraries: tuple[BlasLibrary, ...] = ()
     if settings.blas:
@@ -47,16 +51,24 @@ def prepare(settings: ThreadSettings) -> Scope:
 
         plan = numba_plan(settings.threads, settings.cpus)
         if settings.cpus and settings.blas == "parallel" and settings.threads > 1:
-            counts = (Exclusive(), *counts, *blas_pins(libraries, settings.cpus))
+            pins = Pinned(settings.cpus, *blas_pins(libraries, settings.cpus), caller=0)
+            counts = (Exclusive(), *counts, pins)
             if not all(library.pinnable for library in libraries):
                 plan = replace(plan, pinning="caller")
     else:
         plan = plain_plan(settings, libraries)
     names = tuple(library.name for library in libraries)
     scope = Scope(settings, replace(plan, parts=(*counts, *plan.parts), blas=names))
-    if settings.cpus:
+    if settings.cpus and set(settings.cpus) <= os.sched_getaffinity(0):
         _check(scope)
     return scope
+
+
+def _refuse_offline(cpus: tuple[int, ...]) -> None:
+    """Raise OSError for CPUs that there are not; those that only a mask leaves out may be."""
+    online = read_cpu_list(_ONLINE)
+    if online and not online.issuperset(cpus):
+        raise out_of_reach(set(cpus) - online)
 
 
 def _check(scope: Scope) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.device.masks import mask_of, out_of_reach
-from autotune.device.parts import CallerPinned
+from autotune.device.parts import Pinned
 from autotune.device.scope import Plan
 from autotune.native.kernel import note_threads
 from autotune.native.library import library
@@ -33,7 +33,10 @@ _PAGE = 4096
 
 
 class TeamPinned:
-    """The threads of the caller's team, each on its CPU; thread 0 is the caller."""
+    """The threads of the caller's team, each on its CPU; thread 0 is the caller.
+
+    Left where they are if the caller may not run on all of the CPUs, as with `Pinned`.
+    """
 
     def __init__(self, cpus: tuple[int, ...], compiler: str) -> None:
         self._cpus, self._team = cpus, _team(compiler)
@@ -43,7 +46,8 @@ class TeamPinned:
         note_threads(len(self._cpus))
         count, words = self._masks.shape
         entry = np.zeros((count, words + 2), np.uint64)
-        if self._team.enter_team(count, words, self._masks.ctypes.data, entry.ctypes.data):
+        masks, rows = self._masks.ctypes.data, entry.ctypes.data
+        if self._team.enter_team(count, words, masks, rows) > 0:
             self.exit(entry)
             raise out_of_reach(self._cpus)
         return entry
@@ -65,7 +69,7 @@ def openmp_plan(threads: int, cpus: tuple[int, ...], compiler: str) -> Plan:
     if not cpus:
         return Plan((), "free", survey, "openmp")
     if threads == 1:
-        return Plan((CallerPinned(cpus),), "exact", survey, "openmp")
+        return Plan((Pinned(cpus),), "exact", survey, "openmp")
     distinct = len(set(meet(threads, compiler)[0]))
     if distinct < threads:
         raise OSError(

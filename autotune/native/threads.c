@@ -7,10 +7,15 @@
 #include <unistd.h>
 
 /* Thread i goes where row i of masks says. Row i of entry takes its id, whether it failed, and the
-   mask it had, of so many words. Returns the number of failures. */
+   mask it had, of so many words. Returns the number of failures, or -1 with no thread moved where
+   the caller may not run on all of the CPUs. */
 int64_t enter_team(int64_t count, int64_t words, const uint64_t *masks, uint64_t *entry)
 {
     int64_t failures = 0;
+    if (sched_getaffinity(0, (size_t)words * 8, (cpu_set_t *)(entry + 2)) == 0)
+        for (int64_t i = 0; i < count * words; i++)
+            if (masks[i] & ~entry[2 + i % words])
+                return -1;
 #pragma omp parallel num_threads(count) reduction(+ : failures)
     {
         const int64_t i = omp_get_thread_num();

@@ -146,16 +146,20 @@ def test_counts_apply_inside_only(unchanged: Callable[[], None]) -> None:
 
 
 @two_cpus
-def test_a_caller_that_pinned_itself_stays_so(unchanged: Callable[[], None]) -> None:
-    found = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {CPUS[0]})
+@pytest.mark.parametrize("settings", [each for each in SETTINGS if each.cpus], ids=str)
+def test_a_caller_that_narrowed_its_mask_stays_within_it(
+    settings: ThreadSettings, unchanged: Callable[[], None]
+) -> None:
+    import numba
+
+    found, early = os.sched_getaffinity(0), prepare(settings)
+    os.sched_setaffinity(0, set(CPUS) - {settings.cpus[0]})
     try:
-        with prepare(ThreadSettings(1, (CPUS[1],), numba=False)):
-            assert os.sched_getaffinity(0) == {CPUS[1]}
-        assert os.sched_getaffinity(0) == {CPUS[0]}
-        with prepare(ThreadSettings(2, CPUS[::-1])):
-            assert os.sched_getaffinity(0) != {CPUS[0]}
-        assert os.sched_getaffinity(0) == {CPUS[0]}
+        before = masks()
+        for scope in (early, prepare(settings)):
+            with scope:
+                assert masks().items() >= before.items()
+                assert not settings.numba or numba.get_num_threads() == settings.threads
     finally:
         os.sched_setaffinity(0, found)
 

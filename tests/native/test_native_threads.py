@@ -110,6 +110,18 @@ def test_a_scope_pins_and_leaves_everything_as_it_was(
 
 
 @two_cpus
+def test_a_caller_that_narrowed_its_mask_stays_within_it(unchanged: Callable[[], None]) -> None:
+    found, scope = os.sched_getaffinity(0), prepare(settings(2, CPUS))
+    os.sched_setaffinity(0, {CPUS[1]})
+    try:
+        before = masks()
+        with scope:
+            assert masks() == before
+    finally:
+        os.sched_setaffinity(0, found)
+
+
+@two_cpus
 def test_one_thread_is_the_caller(unchanged: Callable[[], None]) -> None:
     scope = prepare(settings(1, CPUS[1:]))
     with scope:
