@@ -41,6 +41,8 @@ _COMMON: dict[str, Any] = {
 }
 _A, _GS = Intermediate("a", _SCORES), Intermediate("gs", _SCORES)
 _LINE, _LSE = Intermediate("line", _ROWS), Intermediate("lse", _ROWS)
+_STACK = Intermediate("stack", (*_ROWS, "max(D, Dv) * (H > Hkv)"))
+"""Where queries of one key-value head lie behind each other, if their strides leave gaps."""
 
 
 def _grouped(array: Array, kv_heads: int) -> Array:
@@ -49,9 +51,13 @@ def _grouped(array: Array, kv_heads: int) -> Array:
     return array.reshape(batch, kv_heads, heads // max(kv_heads, 1), *rest)
 
 
-def _stacked(array: Array, kv_heads: int) -> Array:
-    """(B, H, N, D) as (B, Hkv, H/Hkv * N, D)."""
+def _stacked(array: Array, kv_heads: int, stack: Array | None = None) -> Array:
+    """(B, H, N, D) as (B, Hkv, H/Hkv * N, D), copied to `stack` where it would be copied anyhow."""
     batch, heads, count, depth = array.shape
+    if stack is not None and heads != kv_heads and not array.flags.c_contiguous:
+        packed = stack.reshape(-1)[: array.size].reshape(array.shape)
+        packed[...] = array
+        array = packed
     return array.reshape(batch, kv_heads, heads // max(kv_heads, 1) * count, depth)
 
 
@@ -84,9 +90,9 @@ def _forward(
 
 
 def _gradients(arrays: Mapping[str, Array], grads: tuple[Array, ...], scale: float) -> None:
-    """grad_q, grad_k and grad_v from normalised weights `a`; `gs` and `line` are scratch."""
-    q, k, v, out, grad_out, a, gs, line = (
-        arrays[n] for n in ("q", "k", "v", "out", "grad_out", "a", "gs", "line")
+    """grad_q, grad_k and grad_v from normalised weights `a`; the last three are scratch."""
+    q, k, v, out, grad_out, a, gs, line, stack = (
+        arrays[n] for n in ("q", "k", "v", "out", "grad_out", "a", "gs", "line", "stack")
     )
     grad_q, grad_k, grad_v = grads
     kv_heads = k.shape[1]
@@ -97,8 +103,9 @@ def _gradients(arrays: Mapping[str, Array], grads: tuple[Array, ...], scale: flo
     np.multiply(gs, a, out=gs)
     np.multiply(gs, gs.dtype.type(scale), out=gs)
     np.matmul(slopes, k[:, :, None], out=_grouped(grad_q, kv_heads))
-    np.matmul(_stacked(gs, kv_heads).swapaxes(-1, -2), _stacked(q, kv_heads), out=grad_k)
-    np.matmul(_stacked(a, kv_heads).swapaxes(-1, -2), _stacked(grad_out, kv_heads), out=grad_v)
+    for weights, array, grad in ((gs, q, grad_k), (a, grad_out, grad_v)):
+        rows = _stacked(weights, kv_heads).swapaxes(-1, -2)
+        np.matmul(rows, _stacked(array, kv_heads, stack), out=grad)
 
 
 @variant(attention, "numpy", passes=FORWARD, intermediates=(_A, _LINE), **_COMMON)
@@ -116,7 +123,7 @@ def forward(problem: Any, config: Mapping[str, Any]) -> Run:
 @variant(
     *(attention_backward, "numpy"),
     passes=(*WEIGHTS, *GRADIENTS),
-    intermediates=(_A, _GS, _LINE),
+    intermediates=(_A, _GS, _LINE, _STACK),
     **_COMMON,
 )
 def backward(problem: Any, config: Mapping[str, Any]) -> Run:
@@ -126,7 +133,7 @@ def backward(problem: Any, config: Mapping[str, Any]) -> Run:
 
     def run(*arguments: Any) -> None:
         *given, scale = arguments
-        arrays = dict(zip((*names, "a", "gs", "line"), given, strict=True))
+        arrays = dict(zip((*names, "a", "gs", "line", "stack"), given, strict=True))
         a, line, lse = arrays["a"], arrays["line"], arrays["lse"]
         _scores(arrays["q"], arrays["k"], a, causal=causal, scale=scale)
         line[...] = np.where(np.isneginf(lse), np.inf, lse)
@@ -140,7 +147,7 @@ def backward(problem: Any, config: Mapping[str, Any]) -> Run:
 @variant(
     *(attention_train, "numpy"),
     passes=(*FORWARD, *GRADIENTS),
-    intermediates=(_LSE, _A, _GS, _LINE),
+    intermediates=(_LSE, _A, _GS, _LINE, _STACK),
     **_COMMON,
 )
 def train(problem: Any, config: Mapping[str, Any]) -> Run:
@@ -150,7 +157,7 @@ def train(problem: Any, config: Mapping[str, Any]) -> Run:
 
     def run(*arguments: Any) -> None:
         *given, scale = arguments
-        arrays = dict(zip((*names, "lse", "a", "gs", "line"), given, strict=True))
+        arrays = dict(zip((*names, "lse", "a", "gs", "line", "stack"), given, strict=True))
         a, line = arrays["a"], arrays["line"]
         first = (arrays[name] for name in ("q", "k", "v", "out", "lse", "a", "line"))
         _forward(*first, causal=causal, scale=scale)
