@@ -37,6 +37,8 @@ __all__ = ["__version__", *sorted(_HOMES)]
 def __getattr__(name: str) -> Any:
     """Public names on first use, then registered operations (`autotune.attention`)."""
     if name in _HOMES:
+        if name == "variant":
+            importlib.import_module("autotune.plugins")  # by which it finds an operation by name
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value

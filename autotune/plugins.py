@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autotune.errors import PluginError, UserError
 from autotune.locks import Lock
@@ -15,40 +16,60 @@ from autotune.private import gather_caches
 from autotune.registry import registry
 from autotune.settings import settings
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 GROUP = "autotune.plugins"
 
 _lock = Lock()
 _loaded = False
+_waiting: list[EntryPoint] | None = None
 _files: list[str] = []
 
 
 def load_plugins() -> None:
     """Import every installed plugin once; one that fails is named in a warning and left out.
 
-    With AUTOTUNE_STRICT_PLUGINS=1 a failing plugin raises UserError instead.
+    A plugin may ask for the others while it is imported itself. With AUTOTUNE_STRICT_PLUGINS=1 a
+    failing plugin raises UserError instead.
     """
-    global _loaded
+    global _loaded, _waiting
     if _loaded:
         return
     with _lock:
         if _loaded:
             return
+        if _waiting is not None:  # asked for by a plugin: those that are not begun yet
+            _load_all(_waiting)
+            return
         from importlib.metadata import entry_points
 
         gather_caches()
-        for point in entry_points(group=GROUP):
-            try:
-                point.load()
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                package = point.dist.name if point.dist else "?"
-                why = f"{type(error).__name__}: {error}"
-                message = f"plugin {point.name!r} of package {package!r} failed to load ({why})"
-                if settings().strict_plugins:
-                    raise UserError(f"{message}; repair or uninstall it.") from error
-                warnings.warn(f"{message}; its operations are missing.", stacklevel=2)
+        try:
+            _waiting = list(entry_points(group=GROUP))
+            _load_all(_waiting)
+        finally:
+            _waiting = None
         _loaded = True
+
+
+def _load_all(points: list[EntryPoint]) -> None:
+    while points:
+        point = points.pop(0)
+        try:
+            point.load()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            package = point.dist.name if point.dist else "?"
+            why = f"{type(error).__name__}: {error}"
+            message = f"plugin {point.name!r} of package {package!r} failed to load ({why})"
+            if settings().strict_plugins:
+                raise UserError(f"{message}; repair or uninstall it.") from error
+            warnings.warn(f"{message}; its operations are missing.", stacklevel=3)
+
+
+registry.load = load_plugins
 
 
 def load_files(paths: Iterable[str | os.PathLike[str]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -16,7 +17,12 @@ from autotune.model.variant import Intermediate, Pass, Requirement, Run, Unit, V
 
 
 class Registry:
-    """Operations and variants by name; one per process (`autotune.registry.registry`)."""
+    """Operations and variants by name; one per process (`autotune.registry.registry`).
+
+    `load` brings the installed plugins; `autotune.plugins` sets it.
+    """
+
+    load: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self) -> None:
         self._operations: dict[str, Operation] = {}
@@ -107,6 +113,9 @@ class Registry:
 
 registry = Registry()
 
+_APPLIED = frozenset({"threads", "placement"})
+"""Tunables that are applied around a call; its function need not take them."""
+
 
 def _origin(function: Callable[..., Any] | None) -> str:
     code = inspect.unwrap(function) if function else None
@@ -173,7 +182,7 @@ def variant(
     parts: Sequence[Variant] = (),
     deterministic: bool | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare a variant of an operation; the decorated function is returned unchanged.
+    """Declare a variant of an operation, which may be named; the function is returned unchanged.
 
     Either a builder `f(problem, config)` that returns
     `run(*inputs, *outputs, *intermediates, *scalars)`, or the kernel itself: a function whose
@@ -182,7 +191,7 @@ def variant(
     """
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-        target = registry.operation(operation)
+        target = _named(operation)
         parameters = _parameters(function)
         builder = list(parameters)[:2] == ["problem", "config"]
         arrays = [*target.inputs, *target.fresh_outputs]
@@ -214,6 +223,14 @@ def variant(
     return declare
 
 
+def _named(operation: Operation | str) -> Operation:
+    """The operation; the installed plugins are loaded where none of that name is known yet."""
+    with suppress(UnknownNameError):
+        return registry.operation(operation)
+    registry.load()
+    return registry.operation(operation)
+
+
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(getattr(function, "py_func", function)).parameters
 
@@ -227,6 +244,12 @@ def _check_parameters(
     declared: Variant, parameters: Mapping[str, inspect.Parameter], arrays: Sequence[str]
 ) -> None:
     target = declared.operation
+    for name in declared.tunable_names:
+        if name not in parameters and name not in _APPLIED:
+            raise DeclarationError(
+                f"variant {target.name}/{declared.name}: its function has no parameter for the "
+                f"tunable {name!r}; add one."
+            )
     known = {*arrays, *target.scalars, *target.flags, *declared.tunable_names}
     for name, parameter in parameters.items():
         if name not in known and parameter.default is inspect.Parameter.empty:

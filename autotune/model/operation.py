@@ -92,6 +92,7 @@ class Operation:
     doc: str = ""
 
     def __post_init__(self) -> None:
+        check_name("operation", self.name)
         known = set(self.dims)
         for tensor in (*self.inputs, *self.outputs):
             unknown = [dim for dim in tensor.dims if dim not in known]
@@ -211,6 +212,12 @@ class Operation:
             written = dtype if isinstance(dtype, str) else name
             raise UnknownNameError(f"dtype for {self.name}", written, self.dtypes)
         return name
+
+
+def check_name(kind: str, name: str) -> None:
+    """DeclarationError for a name that a command line or a table would not take as one word."""
+    if not name or not name.isprintable() or any(each.isspace() or each == "/" for each in name):
+        raise DeclarationError(f"{kind} {name!r}: a name is one word, without spaces and '/'.")
 
 
 def _is_size(value: object) -> bool:

@@ -9,6 +9,9 @@ from typing import Protocol
 from autotune.errors import DeclarationError
 from autotune.model.problem import Value
 
+MOST_VALUES = 100_000
+"""Of one tunable: all of them are listed."""
+
 
 class Machine(Protocol):
     """What tunables and constraints may ask of a device."""
@@ -73,9 +76,17 @@ class Range:
     ordered: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
+        if not all(isinstance(each, int) for each in (self.low, self.high, self.step)):
+            raise DeclarationError(f"tunable {self.name}: low, high and step are whole numbers.")
         options = range(self.low, self.high + 1, max(self.step, 1))
-        if self.step < 1 or not options or (self.default or self.low) not in options:
+        start = self.low if self.default is None else self.default
+        if self.step < 1 or not options or start not in options:
             raise DeclarationError(f"tunable {self.name}: empty range or a default outside it.")
+        if (self.high - self.low) // self.step >= MOST_VALUES:
+            raise DeclarationError(
+                f"tunable {self.name}: a range has at most {MOST_VALUES:,} values; give a larger "
+                "step, or declare PowerOfTwo."
+            )
 
     def values(self, machine: Machine) -> tuple[Value, ...]:
         return tuple(range(self.low, self.high + 1, self.step))
@@ -99,7 +110,7 @@ class PowerOfTwo:
         if (
             self.low not in powers
             or self.high not in powers
-            or (self.default or self.low) not in powers
+            or (self.low if self.default is None else self.default) not in powers
         ):
             raise DeclarationError(f"tunable {self.name}: low, high and default are powers of two.")
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from autotune.errors import DeclarationError
 from autotune.model.expression import expression
-from autotune.model.operation import Operation
+from autotune.model.operation import Operation, check_name
 from autotune.model.tunable import Tunable
 
 Accumulation = Literal["owned", "atomic", "reduction"]
@@ -143,6 +143,7 @@ class Variant:
 
     def __post_init__(self) -> None:
         operation = self.operation
+        check_name(f"variant of {operation.name}", self.name)
         for tunable in self.tunables:
             if not hasattr(tunable, "name"):
                 raise DeclarationError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -25,6 +25,7 @@ from autotune.model import (
 from autotune.model.operation import parse_tensors
 from autotune.model.space import configs, default_config, inadmissible, size, unmet, why_not
 from autotune.model.traits import intermediate_shapes
+from autotune.registry import variant as register
 
 
 @dataclass(frozen=True)
@@ -270,3 +271,28 @@ def test_limits_belong_to_constraints_of_their_kind(
 def test_what_is_no_tunable_is_named() -> None:
     with pytest.raises(DeclarationError, match="3 is no tunable; declare Choice"):
         declare(tunables=(3,))
+
+
+def test_a_range_too_long_to_list_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="tunable r: a range has at most 100,000 values"):
+        Range("r", 0, 10**12)
+    assert len(Range("r", 0, 10**12, step=10**8).values(MACHINE)) == 10_001
+    with pytest.raises(DeclarationError, match="whole numbers"):
+        Range("r", 0, 1.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a/b", "bell\a", "line\n"])
+def test_a_name_is_one_word(name: str) -> None:
+    with pytest.raises(DeclarationError, match=r"variant of .*: a name is one word"):
+        declare(name=name)
+    with pytest.raises(DeclarationError, match=r"operation .*: a name is one word"):
+        replace(attention(), name=name)
+
+
+def test_a_tunable_that_the_function_does_not_take_is_refused() -> None:
+    def kernel(q: object, k: object, v: object, out: object) -> None:
+        """Takes no tunable."""
+
+    declared = register(attention(), "plain", tunables=[Threads(), Range("unroll", 1, 4)])
+    with pytest.raises(DeclarationError, match="no parameter for the tunable 'unroll'"):
+        declared(kernel)
