@@ -109,14 +109,14 @@ def _passes(
 ) -> tuple[PassPrediction, ...]:
     """The passes as declared; what is not declared is taken from the operation.
 
-    Without traffic: one pass that moves what no arrangement avoids. Without flops: the operation's,
-    in the pass that moves most.
+    Without traffic: one launch that moves what no arrangement avoids. Without flops: the
+    operation's, in the pass that moves most.
     """
     counts = predict(variant, problem, config)
     passes = counts.passes
     if not counts.bytes_moved:
         read, written = problem.compulsory_bytes
-        return (_undeclared(read, written, counts.launches, counts.flops),)
+        return (_undeclared(read, written, max(counts.launches, 1), counts.flops),)
     if any(each.flops for each in passes):
         return passes
     busiest = max(passes, key=lambda each: each.bytes_read + each.bytes_written)

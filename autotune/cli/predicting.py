@@ -44,7 +44,7 @@ def run(problem: Problem, device: Device, name: str | None, *, measure: bool) ->
         config = measured.config if measured else default
         parts = estimate_passes(variant, problem, config, rates)
         found.append(Predicted(variant, config, parts, measured, counters.get(variant.name)))
-    found.sort(key=lambda each: each.expected_seconds)
+    found.sort(key=lambda each: (each.expected_seconds, not each.variant.passes))
     document = report.prediction_document(problem, device, ceilings, found, skipped)
     return Answer(report.prediction_blocks(problem, document, detailed=bool(name)), document)
 

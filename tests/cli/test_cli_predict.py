@@ -88,6 +88,9 @@ def test_the_document_has_counts_times_and_passes(run: Run, toy: str) -> None:
     assert [each["name"] for each in numpy["passes"]] == ["sweep"]
     assert found["broken"]["declared"] is False
     assert found["broken"]["over_compulsory"] is None
+    assert found["broken"]["launches"] is found["broken"]["bytes_read"] is None  # and not 0
+    names = [each["variant"] for each in document["variants"]]
+    assert names.index("numpy") < names.index("broken")
     assert document["skipped"] == {"noisy": "does not support float32"}
 
 

@@ -122,6 +122,8 @@ def test_what_is_not_declared_is_taken_from_the_operation() -> None:
     found = estimate(variant(device="cpu"), size, {}, nominal_rates("cpu"))
     assert found.memory == pytest.approx(4 * (6400 + 100) / 6e9)
     assert found.arithmetic == pytest.approx(6400 / 16e9)
+    told = estimate(variant(ROWS, device="cpu"), size, {}, nominal_rates("cpu"))
+    assert found.launches == told.launches > 0  # what declares nothing is launched too
     silent = Pass("silent", reads=("x",), writes={"y": "owned"})
     told = estimate(variant(silent, device="cpu"), size, {}, nominal_rates("cpu"))
     assert told.arithmetic == pytest.approx(6400 / 16e9)
