@@ -131,3 +131,9 @@ def load_file(path: str | os.PathLike[str]) -> None:
 def plugin_files() -> tuple[str, ...]:
     """Files loaded by `load_file`, so that a worker process can load the same."""
     return tuple(_files)
+
+
+def file_of(module: str) -> str | None:
+    """The plugin file that was imported as a module; None for other modules."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return file if file in _files else None

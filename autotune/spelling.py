@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autotune.errors import ShapeError, UserError
 from autotune.model.operation import Operation
 from autotune.model.problem import Problem
+from autotune.plugins import file_of
 
 _SIZE = re.compile(r"\d{1,18}(:\d{1,18}){0,2}\Z")  # what fits in 64 bits
 _MOST_DIMS, _MOST_SHAPES = 64, 10_000
@@ -161,7 +163,9 @@ def problem_options(problem: Problem) -> str:
 def tune_command(problem: Problem, *, mode: str = "cold") -> str:
     """The command that measures this problem."""
     other = f" --mode {mode}" if mode != "cold" else ""
-    return f"autotune tune {problem.operation.name} {problem_options(problem)}{other}"
+    file = file_of(problem.operation.reference.__module__)
+    plugin = f" --plugin {shlex.quote(file)}" if file is not None else ""
+    return f"autotune tune {problem.operation.name} {problem_options(problem)}{other}{plugin}"
 
 
 def dispatch_call(problem: Problem, *, mode: str = "cold") -> str:

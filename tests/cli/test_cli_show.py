@@ -196,7 +196,8 @@ def test_explain_of_an_untuned_problem_gives_nearest_and_command(run: Run, toy: 
     assert "predicted" in shown.out
     assert "dtype: float64 -> float32" in shown.flat
     assert "dim N: 512 -> 1024" in shown.flat
-    assert "  autotune tune toy_scale --shape N=1024 --dtype float32\n" in shown.out
+    command = f"  autotune tune toy_scale --shape N=1024 --dtype float32 --plugin {toy}\n"
+    assert command in shown.out
     assert shown.err == ""
 
 
