@@ -24,6 +24,7 @@ from autotune.campaign.session import Measurer, Session, Settings
 from autotune.campaign.verdict import stored_policy
 from autotune.device import Device, find_device
 from autotune.errors import CampaignError, StoreUnavailableError, UserError
+from autotune.explain import nothing_to_measure
 from autotune.lock import device_lock
 from autotune.model.problem import Problem
 from autotune.modes import require_mode
@@ -58,7 +59,8 @@ class Campaign:
     goes on where this one stopped, however it stopped. While it runs it holds the device's lock.
 
     Args:
-        problems: what to tune; a problem that occurs twice is tuned once.
+        problems: what to tune; a problem that occurs twice is tuned once, one that no variant is
+            made for is left out and told of. UserError where that leaves none.
         device: where; by default the best one of this machine.
         settings: budget, mode, seed and how a winner is declared.
         store: the tuning database, open or as a path; by default the one of the settings in force.
@@ -80,8 +82,12 @@ class Campaign:
     ) -> None:
         if not problems:
             raise UserError("there is no problem to tune; name an operation and a shape.")
-        self.problems = tuple(dict.fromkeys(problems))
         self.device = device or find_device()
+        asked = {problem: nothing_to_measure(problem, self.device) for problem in problems}
+        self.problems = tuple(problem for problem, none in asked.items() if none is None)
+        self._left_out = tuple(dict.fromkeys(filter(None, asked.values())))
+        if not self.problems:
+            raise UserError(f"{'. '.join(self._left_out)}.")
         self.settings = settings or Settings()
         require_mode(self.settings.mode, self.device.kind)
         self._store = store
@@ -174,6 +180,8 @@ class Campaign:
                 self.device.identity, self.device.label, len(self.problems), self.settings.budget
             )
         )
+        for sentence in self._left_out:
+            self._emit(Waiting(sentence))
         compile_needed(session, self.problems)
         shares = Shares(
             [

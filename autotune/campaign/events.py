@@ -131,7 +131,7 @@ class CampaignStarted:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Nothing can be measured yet: another process has the device, or kernels are compiled."""
+    """What is waited for, or left out: a busy device, compiling, a problem without variants."""
 
     message: str
 

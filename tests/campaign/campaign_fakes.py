@@ -166,6 +166,19 @@ def scale_operation(extra: tuple[Variant, ...] = ()) -> Iterator[Operation]:
         registry._variants.pop("fake_scale")
 
 
+@contextmanager
+def bare_operation() -> Iterator[Operation]:
+    """An operation without variants."""
+    arrays = parse_tensors("x[N]"), parse_tensors("y[N]")
+    operation = Operation("fake_bare", ("N",), *arrays, reference=reference, plain=reference)
+    registry.add_operation(operation)
+    try:
+        yield operation
+    finally:
+        registry._operations.pop("fake_bare")
+        registry._variants.pop("fake_bare")
+
+
 def tiled_wins(job: Job) -> float | str:
     """tiled is the fastest at tile=128, 4 threads, columns; plain takes 1 ms."""
     if job.variant != "tiled":

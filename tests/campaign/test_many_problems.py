@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from campaign_fakes import Bench, FakeWorker
+from campaign_fakes import Bench, FakeDevice, FakeWorker, bare_operation
 
+from autotune.campaign import Campaign
+from autotune.campaign.events import Waiting
+from autotune.errors import UserError
+from autotune.model import Problem
 from autotune.worker.protocol import Job, Outcome
 
 COSTS = [25.0, 3.0, 5.0, 8.0, 4.0, 7.0, 6.0, 20.0, 3.0, 5.0, 8.0, 4.0, 7.0, 6.0, 5.0, 4.0]
@@ -45,3 +49,26 @@ def test_no_problem_is_starved_by_what_others_took(bench: Bench) -> None:
 
 def test_one_problem_may_use_all(bench: Bench) -> None:
     assert trials(bench, 1, 33.0)[0] >= 12
+
+
+def test_a_problem_without_variants_is_named_and_the_others_are_tuned(bench: Bench) -> None:
+    with bare_operation() as bare:
+        campaign = bench.campaign((64,), budget=5.0)
+        problems = [*campaign.problems, Problem.of(bare, (8,)), Problem.of(bare, (16,))]
+        campaign = Campaign(
+            problems,
+            device=FakeDevice(),
+            settings=campaign.settings,
+            store=bench.store,
+            progress=bench.events.append,
+            make_worker=lambda _: bench.worker,
+            clock=bench.clock,
+        )
+        assert [each.problem for each in campaign.run().results] == problems[:1]
+        told = [each.message for each in bench.events if isinstance(each, Waiting)]
+        assert sum("No variant of fake_bare is made for float32 on a CPU" in m for m in told) == 1
+
+
+def test_where_no_problem_has_a_variant_nothing_is_started() -> None:
+    with bare_operation() as bare, pytest.raises(UserError, match="there is nothing to measure"):
+        Campaign([Problem.of(bare, (8,))], device=FakeDevice())

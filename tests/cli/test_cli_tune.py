@@ -151,3 +151,10 @@ def test_a_mistake_costs_one_sentence(run: Run, toy: str, words: list[str], told
     assert ended.out == ""
     assert told in ended.err
     assert len(ended.err.splitlines()) == 1
+
+
+def test_a_dtype_that_no_variant_is_made_for_is_a_mistake(run: Run) -> None:
+    ended = run("tune", "attention", "--shape", "1x1x8x8", "--dtype", "float16")
+    assert ended.code == 2
+    assert ended.err.count("\n") == 1
+    assert "No variant of attention is made for float16 on a CPU" in ended.err
