@@ -121,7 +121,7 @@ def miss_message(
         told = "; ".join([f"nothing that was measured for {what} may serve", *because])
         changed = any(each.obstacle in ("stale", "missing") for each in resolution.skipped)
         return f"{told}. {measure}" if changed else f"{told}."
-    request = Request(problem.key, device.identity, device.family, mode, problem.operation.axes)
+    request = Request(problem.key, device.identity, device.family, mode, problem.operation.varying)
     near = [f"nearest is {near_text(each)}" for each in nearest(snapshot, request, limit=limit)]
     near = near or [f"no policy of {problem.operation.name} is cached"]
     told = "; ".join([f"nothing measured applies to {what}", *because, *near])

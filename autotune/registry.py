@@ -136,7 +136,8 @@ def operation(
 
     `inputs` and `outputs` are written "q[B,H,Nq,D] k[B,Hkv,Nk,D]"; an output with an input's name
     is updated in place. `dims` fixes the order of the dims (default: as they first appear),
-    `shape` the positional form. Further fields are those of `Operation`.
+    `shape` the positional form. Further fields are those of `Operation`; of these `axes` say in
+    which dims what was measured may differ from what it serves: by default in any.
     """
     arrays_in, arrays_out = parse_tensors(inputs), parse_tensors(outputs)
     order = tuple(dims.split()) if dims else _dims_as_met((*arrays_in, *arrays_out))

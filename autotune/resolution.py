@@ -55,7 +55,7 @@ def resolve_policies(
         device.identity,
         device.family,
         wish.mode,
-        problem.operation.axes,
+        problem.operation.varying,
         wish.constraints,
     )
     return resolve(

@@ -20,7 +20,7 @@ def winners_nearby(session: Session, problem: Problem) -> tuple[Candidate, ...]:
         session.device.identity,
         session.device.family,
         session.settings.mode,
-        problem.operation.axes,
+        problem.operation.varying,
     )
     found: dict[Candidate, None] = {}
     shipped, _ = load_shipped()

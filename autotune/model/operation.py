@@ -67,7 +67,9 @@ class Operation:
     `reference(*inputs, **flags, **scalars)` takes float64 arrays and returns the outputs in order;
     `plain` is the same in the problem's dtype and sets what error the arithmetic makes unavoidable
     (by default the reference itself, run in that dtype). An output that bears an input's name is
-    updated in place. `published` are the counts of publications.
+    updated in place. `published` are the counts of publications. `axes` say along which dims what
+    was measured serves other sizes: those of the size first, `(("N",), ("M",))`; without, each
+    number of the positional shape may vary, and `((),)` has none vary.
     """
 
     name: str
@@ -119,6 +121,20 @@ class Operation:
     def updated(self) -> frozenset[str]:
         """Names of the inputs that the operation updates in place."""
         return frozenset(t.name for t in self.inputs) & frozenset(t.name for t in self.outputs)
+
+    @property
+    def varying(self) -> tuple[tuple[str, ...], ...]:
+        """The axes; undeclared, the dims of each positional size, behind an empty one: any may be
+        the size."""
+        if self.axes:
+            return self.axes
+        groups = [list(self.aliases.get(name, (name,))) for name in self.shape or self.dims]
+        for dim, default in self.defaults.items():
+            names = expression(default).names
+            for group in groups:
+                if names and dim not in group and names <= set(group):
+                    group.append(dim)
+        return ((), *map(tuple, groups))
 
     @property
     def fresh_outputs(self) -> tuple[Tensor, ...]:

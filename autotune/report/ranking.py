@@ -164,5 +164,5 @@ def _untuned(problem: Problem, device: Device, mode: str, server: Server) -> lis
 
 
 def _request(problem: Problem, device: Device, mode: str) -> Request:
-    axes = problem.operation.axes
+    axes = problem.operation.varying
     return Request(problem.key, device.identity, device.family, mode, axes)

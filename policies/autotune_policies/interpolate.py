@@ -39,12 +39,14 @@ class Estimate:
 class Neighbours:
     """The policies an answer is taken from, by size, and the log2 distance to the request.
 
-    `beyond` is by what factor the request lies outside their sizes, 1 if it does not.
+    `beyond` is by what factor the request lies outside their sizes, 1 if it does not; `axes` begin
+    with what varies among them, the size.
     """
 
     policies: tuple[Policy, ...]
     distance: float
     beyond: float
+    axes: Axes
 
 
 def neighbours(
@@ -56,8 +58,11 @@ def neighbours(
     `axes`. They are grouped by everything but the size, which is the first axis; the group nearest
     in log distance is taken, where sizes outside a group's tuned range add to its distance. On an
     axis of several dims (Nq and Nk) the size is their geometric mean; their proportions belong to
-    what a group has in common.
+    what a group has in common. Where the first axis is empty, any of the others may be the size:
+    that along which the tuned problems lie nearest.
     """
+    if axes and not axes[0]:
+        return _along_any(tuple(policies), problem, axes[1:], mode)
     groups: dict[tuple[float, ...], list[Policy]] = {}
     for policy in policies:
         if policy.mode == mode and _alike(policy.problem, problem, axes):
@@ -72,18 +77,28 @@ def neighbours(
     if not ranked:
         return None
     distance, _, nearest, beyond = min(ranked, key=lambda item: item[:2])
-    return Neighbours(tuple(nearest), distance, 2.0 ** min(beyond, _LARGEST_LOG))
+    return Neighbours(tuple(nearest), distance, 2.0 ** min(beyond, _LARGEST_LOG), axes)
 
 
-def estimates(found: Neighbours, problem: ProblemKey, axes: Axes) -> list[Estimate]:
+def _along_any(
+    policies: Sequence[Policy], problem: ProblemKey, axes: Axes, mode: str
+) -> Neighbours | None:
+    """With each axis as the size in turn: the nearest, of equal ones that with most policies."""
+    orders = [(axis, *(other for other in axes if other != axis)) for axis in axes]
+    found = [neighbours(policies, problem, order, mode=mode) for order in orders]
+    ranked = [each for each in found if each is not None]
+    return min(ranked, key=lambda each: (each.distance, -len(each.policies)), default=None)
+
+
+def estimates(found: Neighbours, problem: ProblemKey) -> list[Estimate]:
     """Every variant measured at the neighbours, the fastest at `problem` first.
 
     Each variant's log time is a straight line in log size between two tuned sizes, so that where
     two lines cross, the answer changes. Where a variant was not measured as far as others were,
     its ratio to the best of them stays what it was at its own last size.
     """
-    size = _size(problem, axes)
-    sizes = [_size(policy.problem, axes) for policy in found.policies]
+    size = _size(problem, found.axes)
+    sizes = [_size(policy.problem, found.axes) for policy in found.policies]
     best = _Curve(sizes, [math.log(_fastest(policy)) for policy in found.policies])
     adjacent = _adjacent(sizes, size)
     answers = []

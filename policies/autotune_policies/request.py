@@ -38,7 +38,8 @@ class Request:
     """What is asked for: a problem on a device, how it was to be measured, and the constraints.
 
     `axes` are the operation's: the dims that make up its size first, then other dims along which
-    neighbours may differ, such as `(("Nq", "Nk"), ("B", "H", "Hkv"))`.
+    neighbours may differ, such as `(("Nq", "Nk"), ("B", "H", "Hkv"))`; or an empty one first, where
+    any of the others may be the size.
     """
 
     problem: ProblemKey

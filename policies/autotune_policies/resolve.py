@@ -259,7 +259,7 @@ def _on_device(
 
 def _interpolated(found: Neighbours, request: Request) -> Iterator[tuple[Choice, bool, Policy]]:
     owner = {id(choice): policy for policy in found.policies for choice in policy.variants}
-    for estimate in estimates(found, request.problem, request.axes):
+    for estimate in estimates(found, request.problem):
         yield from ((choice, False, owner[id(choice)]) for choice in estimate.choices)
 
 

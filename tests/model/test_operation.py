@@ -159,3 +159,11 @@ def test_an_expression_without_a_value_names_what_it_was_given() -> None:
 def test_calling_an_operation_runs_its_reference() -> None:
     twice = declare(reference=lambda q, k, causal, scale: 2 * q)
     assert twice(np.ones(3), None, causal=False, scale=1.0).tolist() == [2.0, 2.0, 2.0]
+
+
+def test_undeclared_axes_are_what_each_positional_size_sets() -> None:
+    named = declare(shape=("B", "H", "N", "D"), axes=())
+    assert named.varying[0] == ()
+    assert ("Nq", "Nk") in named.varying
+    assert declare(axes=(("Nq",),)).varying == (("Nq",),)
+    assert declare(axes=((),)).varying == ((),)

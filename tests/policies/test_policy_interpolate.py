@@ -17,7 +17,7 @@ AXES = (("N",), ("B",))
 def ask(policies: list[Policy], wanted: ProblemKey) -> list[Estimate]:
     found = neighbours(policies, wanted, AXES, mode="cold")
     assert found is not None
-    return estimates(found, wanted, AXES)
+    return estimates(found, wanted)
 
 
 def power_law(at_1024: float, exponent: float, n: int) -> float:
@@ -181,7 +181,7 @@ def test_proportions_on_a_size_axis_of_two_dims_separate_groups() -> None:
     for wanted, winner in ((key(700, 700), "square"), (key(1, 8192), "flat")):
         found = neighbours(policies, wanted, axes, mode="cold")
         assert found is not None
-        assert estimates(found, wanted, axes)[0].variant == winner
+        assert estimates(found, wanted)[0].variant == winner
 
 
 def policy_of_pair(key: ProblemKey, winner: str) -> Policy:
@@ -196,4 +196,17 @@ def test_empty_dims_and_no_axes_are_no_trouble() -> None:
     assert ask(policies, problem_of(0))[0].variant == "fused"
     found = neighbours(policies[:1], problem_of(0), (), mode="cold")
     assert found is not None
-    assert estimates(found, problem_of(0), ())[0].variant == "fused"
+    assert estimates(found, problem_of(0))[0].variant == "fused"
+
+
+def test_where_no_size_is_declared_it_is_what_the_tuned_problems_differ_in() -> None:
+    def key(m: int, n: int) -> ProblemKey:
+        return ProblemKey("op", (("M", m), ("N", n)), "float32")
+
+    along_n = [policy_of_pair(key(512, n), winner) for n, winner in ((64, "low"), (4096, "high"))]
+    along_m = [policy_of_pair(key(m, 8), winner) for m, winner in ((64, "low"), (4096, "high"))]
+    for wanted, size in ((key(512, 128), "N"), (key(512, 2048), "N"), (key(128, 8), "M")):
+        found = neighbours([*along_n, *along_m], wanted, ((), ("M",), ("N",)), mode="cold")
+        assert found is not None
+        assert (found.axes[0], found.distance, len(found.policies)) == ((size,), 0.0, 2)
+    assert neighbours(along_n, key(512, 128), ((),), mode="cold") is None

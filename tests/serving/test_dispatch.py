@@ -19,10 +19,23 @@ from autotune.errors import (
     UserError,
 )
 from autotune.model import Problem
+from autotune.registry import operation, variant
 from autotune.serving import refresh, server
 from autotune.settings import settings
 
 NAN = float("nan")
+
+
+@operation(inputs="x[M,N]", outputs="y[M,N]")
+def no_axes(x):
+    """x again; of its dims nothing is said."""
+    return x
+
+
+@variant(no_axes, "whole")
+@variant(no_axes, "halves")
+def copies(x, y) -> None:
+    y[...] = x
 
 
 def test_nothing_tuned_serves_a_predicted_default_and_says_so_once(bench, caplog) -> None:
@@ -361,3 +374,13 @@ def test_only_the_first_few_misses_are_told_in_full(bench, caplog) -> None:
         "more problems have no measurement that applies; autotune.stats() counts them."
     )
     assert len(told) == 9
+
+
+def test_an_operation_without_axes_is_interpolated_in_any_dim(bench, monkeypatch) -> None:
+    monkeypatch.setattr(bench, "operation", no_axes)
+    for n in (1024, 16384):
+        bench.keep((4, n), {"whole": n * 1e-9})
+    kernel = dispatch(no_axes, (4, 4096))
+    assert (kernel.variant, kernel.origin) == ("whole", "interpolated")
+    assert dispatch(no_axes, (8, 4096)).origin == "interpolated"
+    assert "times outside" not in kernel.explain()
