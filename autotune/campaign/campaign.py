@@ -83,13 +83,13 @@ class Campaign:
         if not problems:
             raise UserError("there is no problem to tune; name an operation and a shape.")
         self.device = device or find_device()
+        self.settings = settings or Settings()
+        require_mode(self.settings.mode, self.device.kind)
         asked = {problem: nothing_to_measure(problem, self.device) for problem in problems}
         self.problems = tuple(problem for problem, none in asked.items() if none is None)
         self._left_out = tuple(dict.fromkeys(filter(None, asked.values())))
         if not self.problems:
             raise UserError(f"{'. '.join(self._left_out)}.")
-        self.settings = settings or Settings()
-        require_mode(self.settings.mode, self.device.kind)
         self._store = store
         self._emit = progress or silent
         self._make_worker = make_worker
