@@ -164,7 +164,7 @@ class Calm(InProcess):
 
     def measure(self, job: Job) -> Outcome:
         outcome = super().measure(job)
-        return replace(outcome, status="ok") if outcome.status == "disturbed" else outcome
+        return replace(outcome, status="ok", reason="") if outcome.status in MEASURED else outcome
 
 
 def test_iso_3_an_older_winner_is_kept_when_all_fail_later(tmp_path: Path) -> None:
