@@ -40,6 +40,12 @@ FORWARD_CPU = {
 }
 # Fused (five passes) over separate on all 128 threads, single runs.
 FUSED_OVER_SEPARATE_CPU = _by_size(0.41, 2.07, 0.44, 1.10, 0.51, 0.99, 0.72, 0.96)
+# The same by threads at N = 4096.
+FUSED_OVER_SEPARATE_THREADS = dict(
+    zip(
+        (1, 2, 4, 8, 16, 32, 64, 128), (1.19, 1.01, 1.01, 0.94, 0.90, 0.84, 0.82, 0.72), strict=True
+    )
+)
 
 CACHE_LENGTHS = tuple(1024 << i for i in range(11))
 # Decode on a CPU, float32: best time, its threads, and 128 threads over 64.

@@ -1,9 +1,10 @@
 """The study's tables for CPUs again, on this one: each part measured as the commands measure it.
 
-    python benchmarks/study_cpu.py [--parts forward arrangements decode block start]
+    python benchmarks/study_cpu.py [--parts forward arrangements fused_threads decode block start]
 
 * forward: attention that stores A, float64, by threads and placements, N = 64 to 8192;
-* arrangements: forward plus backward, float64, every variant, N = 64 to 2048;
+* arrangements: forward plus backward, float64, every variant, N = 64 to 8192;
+* fused_threads: the study's fused form (five passes) and the separate passes by threads, N = 4096;
 * decode: float32, the study's three passes and splits, by threads, n = 1,024 to 1,048,576;
 * block: forward plus backward, float64, N = 64 to 4096;
 * start: a new process until its first result, with nothing kept and with compiled kernels kept.
@@ -106,8 +107,16 @@ def forward(trials: Trials) -> Rows:
 
 def arrangements(trials: Trials) -> Rows:
     """Forward plus backward: separate, fused, four and five passes, and what is faster."""
-    sizes = [{**HEADS, "N": n} for n in doubling(64, 2048)]
-    return by_size(trials, "attention_train", sizes, (), budget=300.0)
+    sizes = [{**HEADS, "N": n} for n in doubling(64, 8192)]
+    return by_size(trials, "attention_train", sizes, (), budget=400.0)
+
+
+def fused_threads(trials: Trials) -> Rows:
+    """Forward plus backward in five passes and in separate ones, by threads."""
+    rows: Rows = []
+    for name in ("separate", "five_pass"):
+        rows += by_threads(trials, "attention_train", {**HEADS, "N": 4096}, "float64", name)
+    return rows
 
 
 def decode(trials: Trials) -> Rows:
@@ -176,6 +185,7 @@ def start() -> Rows:
 MEASURED = {
     "forward": forward,
     "arrangements": arrangements,
+    "fused_threads": fused_threads,
     "decode": decode,
     "block": block,
 }

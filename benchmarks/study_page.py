@@ -26,6 +26,7 @@ def pages() -> Mapping[str, Mapping[str, Sequence[str]]]:
         "fastest-gpu": gpu.fastest_gpu(),
         "forward-cpu": cpu.forward_cpu(),
         "arrangements-cpu": cpu.arrangements_cpu(),
+        "fused-threads-cpu": cpu.fused_threads_cpu(),
         "decode-cpu": cpu.decode_cpu(),
         "bandwidth-cpu": cpu.bandwidth_cpu(),
         "decode-gpu": gpu.decode_gpu(),

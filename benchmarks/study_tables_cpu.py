@@ -78,6 +78,24 @@ def arrangements_cpu() -> list[str]:
     return [*text, "", *table(head, rows), "", *source(document, "study_cpu_arrangements")]
 
 
+def fused_threads_cpu() -> list[str]:
+    """The study's fused form over the separate passes on a CPU, by threads."""
+    document = load("study_cpu_fused_threads")
+    if document is None:
+        return []
+    separate, fused = (_by_threads(document, name)[4096] for name in ("separate", "five_pass"))
+    counts = sorted(published.FUSED_OVER_SEPARATE_THREADS.keys() | separate.keys())
+    rows = []
+    for count in counts:
+        both = _median(fused.get(count)), _median(separate.get(count))
+        theirs = published.FUSED_OVER_SEPARATE_THREADS.get(count)
+        ours = over(*both)
+        rows.append((count, theirs, *map(number, both), f"{ours:.2f}" if ours else None))
+    head = ("threads", "study", "ours: five passes, ms", "separate, ms", "five over separate")
+    text = "By threads at N = 4096, fused (five passes) over separate:"
+    return [text, "", *table(head, rows), "", *source(document, "study_cpu_fused_threads")]
+
+
 def decode_cpu() -> list[str]:
     """Decode on a CPU by threads."""
     document = load("study_cpu_decode")
