@@ -90,7 +90,8 @@ def fused_threads_cpu() -> list[str]:
         both = _median(fused.get(count)), _median(separate.get(count))
         theirs = published.FUSED_OVER_SEPARATE_THREADS.get(count)
         ours = over(*both)
-        rows.append((count, theirs, *map(number, both), f"{ours:.2f}" if ours else None))
+        study, measured = (f"{each:.2f}" if each else None for each in (theirs, ours))
+        rows.append((count, study, *map(number, both), measured))
     head = ("threads", "study", "ours: five passes, ms", "separate, ms", "five over separate")
     text = "By threads at N = 4096, fused (five passes) over separate:"
     return [text, "", *table(head, rows), "", *source(document, "study_cpu_fused_threads")]
