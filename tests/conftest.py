@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from autotune.cli import main
 from autotune.device import gpus
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job, and all it starts
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
