@@ -29,11 +29,19 @@ def candidate_of_variant(problem: Problem, device: Device, name: str) -> Candida
 
     Raises UserError, with the reason, when it cannot run the problem on the device.
     """
+    candidate, why = runnable_candidate(problem, device, name)
+    if candidate is None:
+        raise UserError(f"{name} cannot run {problem} on {device.label}: {why}.")
+    return candidate
+
+
+def runnable_candidate(problem: Problem, device: Device, name: str) -> tuple[Candidate | None, str]:
+    """The same; None and the reason for a variant that cannot run the problem there."""
     variant = registry.variant(problem.operation, name)
     config, why = runnable_config(variant, problem, device)
     if config is None:
-        raise UserError(f"{name} cannot run {problem} on {device.label}: {why}.")
-    return Candidate(name, fastest_measured(problem, device, variant) or config)
+        return None, why
+    return Candidate(name, fastest_measured(problem, device, variant) or config), ""
 
 
 def runnable_config(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.accept.versions import PREVIOUS, current_source, labels_of, named, usable
-from autotune.candidates import candidate_of_variant, runnable_config
+from autotune.candidates import runnable_candidate
 from autotune.device import Device
 from autotune.errors import UserError
 from autotune.model import Candidate, Problem
@@ -104,11 +104,9 @@ class Baselines:
 
     def _variant(self, problem: Problem) -> Baseline:
         """The variant so called; of many problems it need not take every one."""
-        device, name = self.place.device, self.name
-        config, why = runnable_config(registry.variant(problem.operation, name), problem, device)
-        if config is None:
-            return Missing(f"{name} cannot run this on {device.label}: {why}")
-        return candidate_of_variant(problem, device, name)
+        device = self.place.device
+        candidate, why = runnable_candidate(problem, device, self.name)
+        return candidate or Missing(f"{self.name} cannot run this on {device.label}: {why}")
 
     def _of_version(self, problem: Problem, candidate: Candidate) -> list[TrialRow]:
         """Trials of the problem, those of this device and mode if there are any.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from autotune.candidates import candidate_of_variant, runnable_config, served_candidate
+from autotune.candidates import candidate_of_variant, runnable_candidate, served_candidate
 from autotune.device import Device
 from autotune.model import Candidate, Operation, Problem
 from autotune.model.space import concerns
@@ -67,11 +67,10 @@ def subjects(
     for problem in problems:
         if variants:
             choose = _among_all if ALL in variants else partial(_among_named, names=variants)
-            names, left_out = choose(problem, device)
+            running, left_out = choose(problem, device)
             skipped += left_out
-            for name in names:
-                found.append(Subject(problem, candidate_of_variant(problem, device, name), False))
-        if not variants:
+            found += [Subject(problem, candidate, False) for candidate in running]
+        else:
             served = served_candidate(problem, device, mode)
             if served.variant in {each.name for each in registry.variants(problem.operation)}:
                 found.append(Subject(problem, served, True))
@@ -86,33 +85,32 @@ def subjects(
 
 def _among_named(
     problem: Problem, device: Device, *, names: Sequence[str]
-) -> tuple[list[str], list[Skipped]]:
+) -> tuple[list[Candidate], list[Skipped]]:
     """Of the variants that are named those that run the problem, and those that do not."""
-    running: list[str] = []
+    running: list[Candidate] = []
     skipped: list[Skipped] = []
     for name in dict.fromkeys(names):
-        variant = registry.variant(problem.operation, name)
-        config, why = runnable_config(variant, problem, device)
-        if config is not None:
-            running.append(name)
+        candidate, why = runnable_candidate(problem, device, name)
+        if candidate is not None:
+            running.append(candidate)
         else:
             skipped.append(Skipped(problem, name, why))
     return running, skipped
 
 
-def _among_all(problem: Problem, device: Device) -> tuple[list[str], list[Skipped]]:
+def _among_all(problem: Problem, device: Device) -> tuple[list[Candidate], list[Skipped]]:
     """Variants that run the problem, and those made for it that do not; if none runs, all."""
-    names: list[str] = []
+    running: list[Candidate] = []
     concerned: list[Skipped] = []
     others: list[Skipped] = []
     for variant in registry.variants(problem.operation):
-        config, why = runnable_config(variant, problem, device)
-        if config is not None:
-            names.append(variant.name)
+        candidate, why = runnable_candidate(problem, device, variant.name)
+        if candidate is not None:
+            running.append(candidate)
         elif concerns(variant, problem, device.kind):
             concerned.append(Skipped(problem, variant.name, why))
         else:
             others.append(Skipped(problem, variant.name, why))
-    if names:
-        return names, concerned
+    if running:
+        return running, concerned
     return [], [*concerned, *others] or [Skipped(problem, "reference", ONLY_REFERENCE)]

@@ -32,9 +32,10 @@ def prepare(settings: ThreadSettings) -> Scope:
     for what cannot be had here (more threads than numba or BLAS run, pinning on a system without
     it) and OSError when the system refuses a CPU or does not keep threads where they are put.
     """
-    if settings.cpus and not hasattr(os, "sched_setaffinity"):
-        raise ValueError("this system cannot pin threads; use the placement 'free'.")
-    _refuse_offline(settings.cpus)
+    if settings.cpus:
+        if not hasattr(os, "sched_setaffinity"):
+            raise ValueError("this system cannot pin threads; use the placement 'free'.")
+        _refuse_offline(settings.cpus)
     counts: tuple[Part, ...] = ()
     libraries: tuple[BlasLibrary, ...] = ()
     if settings.blas:

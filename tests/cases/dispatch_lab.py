@@ -17,6 +17,7 @@ from autotune import serving
 from autotune.campaign import Campaign
 from autotune.device import local_cpu
 from autotune.fingerprint import fingerprint, toolchain
+from autotune.kernel import Kernel
 from autotune.lookup import forget
 from autotune.model import Operation, Problem
 from autotune.registry import operation, registry
@@ -93,3 +94,11 @@ def double_slowly(x: Any, y: Any) -> None:
     """The same after two milliseconds."""
     time.sleep(0.002)
     np.multiply(x, 2, out=y)
+
+
+def serve_by(kernel: Kernel, name: str) -> None:
+    """Have a variant serve, as if it had been measured the fastest."""
+    variant = registry.variant(kernel.operation, name)
+    kernel._seat.served = serving.Served(
+        variant, kernel.config, "tuned", "", kernel.problem, kernel.device
+    )

@@ -16,11 +16,11 @@ from case_lab import (
     doubling,
     with_variants,
 )
-from dispatch_lab import ONES, double, in_place, new_process, restart
+from dispatch_lab import ONES, double, in_place, new_process, restart, serve_by
 
 import autotune
 from autotune import dispatch, serving
-from autotune.registry import registry, variant
+from autotune.registry import variant
 from autotune.serving import server
 
 __all__ = ["clean_registry", "new_process"]
@@ -86,14 +86,7 @@ def test_64_threads_that_meet_a_failure_set_only_that_variant_aside(
     with caplog.at_level(logging.WARNING, logger="autotune"):
         restart()
         keep_order = dispatch(target, (8,))
-        keep_order._seat.served = serving.Served(
-            registry.variant(target, "breaks"),
-            keep_order.config,
-            "tuned",
-            "",
-            keep_order.problem,
-            keep_order.device,
-        )
+        serve_by(keep_order, "breaks")
         threads = [threading.Thread(target=work) for _ in range(64)]
         for thread in threads:
             thread.start()
@@ -117,14 +110,7 @@ def test_an_update_in_place_that_fails_at_its_first_run_is_made_good() -> None:
 
     variant(target, "works")(lambda x: np.multiply(x, 2, out=x))
     kernel = dispatch(target, (8,))
-    kernel._seat.served = serving.Served(
-        registry.variant(target, "halfway"),
-        kernel.config,
-        "tuned",
-        "",
-        kernel.problem,
-        kernel.device,
-    )
+    serve_by(kernel, "halfway")
     x = np.ones(8, np.float32)
     assert kernel(x) is x
     assert (x == 2).all()
@@ -144,9 +130,7 @@ def test_an_update_in_place_that_fails_later_says_so_and_serves_no_more() -> Non
 
     variant(target, "works")(lambda x: np.multiply(x, 2, out=x))
     kernel = dispatch(target, (8,))
-    kernel._seat.served = serving.Served(
-        registry.variant(target, "tires"), kernel.config, "tuned", "", kernel.problem, kernel.device
-    )
+    serve_by(kernel, "tires")
     x = np.ones(8, np.float32)
     kernel(x)
     with pytest.raises(RuntimeError, match="lost the rest") as caught:

@@ -194,14 +194,20 @@ def test_importing_the_devices_is_light() -> None:
     assert out.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("told", ["1", "3"])
-def test_no_more_threads_than_numba_is_started_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
-) -> None:
+@pytest.fixture
+def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CpuDevice:
+    """This machine has four CPUs."""
     topology = read_topology(plain(tmp_path, 4).write(), affinity=range(4))
     monkeypatch.setattr(cpu, "read_topology", lambda: topology)
+    return CpuDevice.of(topology)
+
+
+@pytest.mark.parametrize("told", ["1", "3"])
+def test_no_more_threads_than_numba_is_started_with(
+    whole: CpuDevice, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
     monkeypatch.setenv("NUMBA_NUM_THREADS", told)
-    whole, narrow = CpuDevice.of(topology), cpu.local_cpu.__wrapped__()
+    narrow = cpu.local_cpu.__wrapped__()
     assert max(narrow.thread_counts()) == int(told)
     assert narrow.fits(int(told), "compact")
     assert not narrow.fits(4, "compact")
@@ -212,9 +218,7 @@ def test_no_more_threads_than_numba_is_started_with(
 
 @pytest.mark.parametrize("told", ["", "4", "64", "0", "many"])
 def test_what_numba_is_told_may_limit_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+    whole: CpuDevice, monkeypatch: pytest.MonkeyPatch, told: str
 ) -> None:
-    topology = read_topology(plain(tmp_path, 4).write(), affinity=range(4))
-    monkeypatch.setattr(cpu, "read_topology", lambda: topology)
     monkeypatch.setenv("NUMBA_NUM_THREADS", told)
-    assert cpu.local_cpu.__wrapped__() == CpuDevice.of(topology)
+    assert cpu.local_cpu.__wrapped__() == whole
