@@ -8,6 +8,7 @@ driver, not from a pool, so that memcheck sees where each of them ends.
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -64,16 +65,22 @@ def run_variants(prefixes: tuple[str, ...]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    chosen = [each for each in arguments if each.startswith("--variants=")]
-    prefixes = tuple(chosen[0].partition("=")[2].split(",")) if chosen else ("cuda_",)
-    if "--inside" in arguments:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tools", nargs="*", metavar="TOOL", help=" or ".join(TOOLS))
+    parser.add_argument("--variants", default="cuda_", help="those whose names begin so: a,b")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    prefixes = tuple(options.variants.split(","))
+    if unknown := set(options.tools) - set(TOOLS):
+        parser.error(f"no tool {', '.join(sorted(unknown))}; there is {' and '.join(TOOLS)}.")
+    if options.inside:
         print(run_variants(prefixes), "variants ran")
         return 0
     if sanitizer() is None:
         print("compute-sanitizer is not on this machine; it comes with the CUDA toolkit.")
         return 2
     worst = 0
-    for tool in [each for each in arguments if each in TOOLS] or TOOLS:
+    for tool in options.tools or TOOLS:
         print(f"== {tool}", flush=True)
         worst = max(worst, subprocess.run(command(tool, prefixes), check=False).returncode)
     return worst

@@ -20,7 +20,7 @@ from contract import (
 )
 
 from autotune import model
-from autotune.model import Config, Problem, predict
+from autotune.model import Config, Problem, is_deterministic, predict
 from autotune.model.space import default_config
 from autotune.profile import ProfileError, profile
 from autotune.registry import registry
@@ -40,7 +40,15 @@ WIDTHS = (
 
 @pytest.mark.parametrize("candidate", list(candidates(SHAPES, ARRANGED, share=4)), ids=str)
 def test_shapes(candidate: Candidate, device: Any, memory: Any) -> None:
-    check(candidate, device, memory)
+    check(candidate, device, memory, additions=one_by_one(candidate))
+
+
+def one_by_one(candidate: Candidate) -> int:
+    """Terms of a gradient of a key that the study's forms add in float32, each for itself."""
+    if candidate.problem.dtype != "float32" or is_deterministic(candidate.declared):
+        return 0
+    sizes = candidate.problem.sizes
+    return sizes["H"] // max(sizes["Hkv"], 1) * sizes["Nq"]
 
 
 @pytest.mark.parametrize("candidate", list(candidates(WIDTHS, ARRANGED, share=4)), ids=str)

@@ -121,6 +121,28 @@ def test_rows_with_nothing_to_attend(function: Any) -> None:
     assert np.isneginf(lse).all()
 
 
+def test_an_infinite_key_leaves_nan_or_nothing() -> None:
+    q, k, v, grad_out = (random(1, 1, 6, 4) for _ in range(4))
+    q[..., 0], k[0, 0, 2, 0] = [1, 1, -1, -1, -1, -1], np.inf
+    with np.errstate(invalid="ignore"):
+        out, lse = forward(q, k, v)
+        grad_q, grad_k, grad_v = gradients(q[:, :, 2:], k, v, grad_out[:, :, 2:])
+        spoilt = gradients(q, k, v, grad_out)
+    assert np.isnan(out[0, 0, :2]).all()
+    assert np.isnan(lse[0, 0, :2]).all()
+    np.testing.assert_allclose(out[:, :, 2:], forward(q[:, :, 2:], *_without(2, k, v))[0])
+    assert np.isnan(grad_q[..., 0]).all()
+    assert np.isfinite(grad_q[..., 1:]).all()
+    assert (grad_k[0, 0, 2] == 0).all()
+    assert (grad_v[0, 0, 2] == 0).all()
+    assert np.isnan(spoilt[1]).all()
+    assert np.isnan(spoilt[2]).all()
+
+
+def _without(key: int, *arrays: Any) -> list[Any]:
+    return [np.delete(array, key, axis=2) for array in arrays]
+
+
 def test_large_logits_do_not_overflow() -> None:
     q, k, v = 100 * random(1, 1, 6, 4), 100 * random(1, 1, 6, 4), random(1, 1, 6, 4)
     out, lse = forward(q.astype("f4"), k.astype("f4"), v.astype("f4"), scale=1.0)

@@ -102,7 +102,7 @@ def forward(
         peak = scores.max(axis=1)
         weights = _exponentials(scores, peak)
         total = weights.sum(axis=1)
-        seen = total > 0
+        seen = total != 0  # NaN is seen
         safe = np.where(seen, total, 1).astype(q.dtype)
         out[query] = _exact(weights, v[key]) / safe[:, None]
         lse[query] = np.where(seen, peak + np.log(safe), -np.inf)
@@ -119,8 +119,8 @@ def plain_forward(
     for query, key, scores in _blocks(q, k, causal, scale, _opposite):
         peak = scores.max(axis=1)
         total = _exponentials(scores, peak)[:, ::-1].sum(axis=1)
-        safe = np.where(total > 0, total, 1).astype(q.dtype)
-        lse[query] = np.where(total > 0, peak + np.log(safe), -np.inf)
+        safe = np.where(total != 0, total, 1).astype(q.dtype)
+        lse[query] = np.where(total != 0, peak + np.log(safe), -np.inf)
         a = _exponentials(scores, peak) / safe[:, None]
         out[query] = _opposite(_rounded(a, dtype), v[key])
     return out.astype(dtype, copy=False), lse
@@ -134,7 +134,7 @@ def gradients(
     for block in _blocks(q, k, causal, scale):
         a = _exponentials(block.scores, block.scores.max(axis=1))
         total = a.sum(axis=1, keepdims=True)
-        a /= np.where(total > 0, total, 1).astype(q.dtype)
+        a /= np.where(total != 0, total, 1).astype(q.dtype)
         ga = grad_out[block.query] @ v[block.key].T
         # Not the sum of out * grad_out: where a row attends one key, this is exactly GA.
         correction = (a * ga).sum(axis=1, keepdims=True)

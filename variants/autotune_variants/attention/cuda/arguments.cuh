@@ -53,14 +53,16 @@ __device__ __forceinline__ void copy_async_small(unsigned to, const void* from, 
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes), "r"(bytes));
 }
 
-// Flips signs of `bytes` at `tile`: those of every number of Size bytes (2, 4 or 8), by all `Threads` threads.
+// Flips signs of `bytes` at `tile`: those of every number of Size bytes (2, 4 or 8), by all `Threads` threads. Where the scale
+// is NaN so are they: a maximum would drop it, and a factor would spoil masked scores. The low word of float64 stays 0, which
+// the exponential reads as an integer.
 template <int Size, int Threads>
-__device__ __forceinline__ void negate_tile(unsigned tile, int bytes) {
+__device__ __forceinline__ void negate_tile(unsigned tile, int bytes, double scale) {
+  const unsigned keep = scale < 0 ? ~0u : 0u, set = !(scale < 0) ? 0x7ff87ff8u : Size == 2 ? 0x80008000u : 0x80000000u;
   for (int i = threadIdx.x * 8; i < bytes; i += Threads * 8) {
     unsigned low, high;
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(low), "=r"(high) : "r"(tile + i));
-    if (Size < 8) low ^= Size == 2 ? 0x80008000u : 0x80000000u;
-    high ^= Size == 2 ? 0x80008000u : 0x80000000u;
+    low = (low & keep) ^ (Size < 8 ? set : 0u), high = (high & keep) ^ set;
     asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(tile + i), "r"(low), "r"(high) : "memory");
   }
 }

@@ -28,7 +28,8 @@ __device__ void score_step(const Args& a, const ColumnTile& t, StepShared& s, i6
       weight = a.a[flat * a.nk + t.first + i];
     } else {
       const Real score = dot<HEAD_DIM>(a.q.head(t.batch, head, row), a.q.d, s.k[i]) * Real(a.scale);
-      weight = exp(score - *a.lse.head(t.batch, head, row));
+      const Real lse = *a.lse.head(t.batch, head, row);
+      weight = lse == -__int_as_float(0x7f800000) ? Real(0) : exp(score - lse);
     }
     const Real ga = dot<VALUE_DIM>(a.grad_out.head(t.batch, head, row), a.grad_out.d, s.v[i]);
     gradient = Real(a.scale) * weight * (ga - a.corrections[flat]);

@@ -62,10 +62,12 @@ __device__ void softmax_rows(const Args& a, const RowTile& t, RowShared& s, Real
     Real top = -infinity, sum = 0;
     for (i64 ic = threadIdx.x; ic < keys; ic += BLOCK) top = weights[ic] > top ? weights[ic] : top;
     top = block_max(top, s.warps);
+    if (!(top > -infinity)) top = 0;  // weights of 0, as in a row with nothing to attend
     for (i64 ic = threadIdx.x; ic < keys; ic += BLOCK) sum += weights[ic] = exp(weights[ic] - top);
     sum = block_sum(sum, s.warps);
-    for (i64 ic = threadIdx.x; ic < t.keys; ic += BLOCK) weights[ic] = ic < keys ? weights[ic] / sum : Real(0);
-    if ((STEPS & LSE) && threadIdx.x == 0) *a.lse.head(t.batch, t.head, t.first + r) = keys ? top + log(sum) : -infinity;
+    const Real total = sum == 0 ? 1 : sum;
+    for (i64 ic = threadIdx.x; ic < t.keys; ic += BLOCK) weights[ic] = ic < keys ? weights[ic] / total : Real(0);
+    if ((STEPS & LSE) && threadIdx.x == 0) *a.lse.head(t.batch, t.head, t.first + r) = sum == 0 ? -infinity : top + log(sum);
   }
 }
 

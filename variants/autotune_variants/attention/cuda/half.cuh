@@ -57,10 +57,10 @@ __device__ __forceinline__ void load_tile(unsigned tile, const Half* head, const
 
 // Gives the rows a block owns the sign of the scale, so that larger scores always mean larger weights.
 __device__ __forceinline__ void negate_owned(unsigned tile, double scale) {
-  if (!(scale < 0)) return;
+  if (scale >= 0) return;
   wait_copies();
   __syncthreads();
-  negate_tile<2, kThreads>(tile, kOwned * kDim * 2);
+  negate_tile<2, kThreads>(tile, kOwned * kDim * 2, scale);
 }
 
 // s = A B^T over the head dimension: 64 rows of one tile and N rows of another.

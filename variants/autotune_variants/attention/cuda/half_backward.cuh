@@ -107,7 +107,8 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
     scores<QUERY_STEP / 2, kOwned, QUERY_STEP>(ds, values + block, grads);
     wgmma_commit();
     wgmma_wait<1>();
-    const bool masked = first + kOwned > a.nk || (CAUSAL && first + kOwned - 1 > now.query + offset);
+    // queries past the end are zeros: not so their scores with an infinite key
+    const bool masked = first + kOwned > a.nk || now.query + QUERY_STEP > a.nq || (CAUSAL && first + kOwned - 1 > now.query + offset);
 #pragma unroll
     for (int j = 0; j < QUERY_STEP / 8; ++j) {
       const float2 shift = *reinterpret_cast<const float2*>(vectors + (8 * j + 2 * t) * 4);
@@ -117,7 +118,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
         x = exp2_fast(fmaf(x, c, -(e & 1 ? shift.y : shift.x)));
         if (masked) {
           const i64 row = now.query + 8 * j + 2 * t + (e & 1), column = key + 8 * (e >> 1);
-          if (column >= a.nk || (CAUSAL && column > row + offset)) x = 0;
+          if (column >= a.nk || static_cast<int>(row) >= static_cast<int>(a.nq) || (CAUSAL && column > row + offset)) x = 0;
         }
       }
     }

@@ -26,7 +26,7 @@ ENTRY measure(const Args a) {
     float sum = 0;
     for (int d = lane; d < HEAD_DIM; d += 32) {
       const float value = fabsf(head[n * x.n + d * x.d]);
-      top = fmaxf(top, value), sum = fmaf(value, value, sum);
+      top = fmaxf(top, value < __int_as_float(0x7f800000) ? value : 0), sum = fmaf(value, value, sum);
     }
     for (int offset = 16; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
     norm = fmaxf(norm, sum);
@@ -37,7 +37,7 @@ ENTRY measure(const Args a) {
   __syncthreads();
   if (threadIdx.x > 0) return;
   for (int i = 1; i < kThreads / 32; ++i) top = fmaxf(top, tops[i]), norm = fmaxf(norm, norms[i]);
-  float* to = a.measures + (piece.source * a.batch * a.heads + piece.batch * heads_of(a, piece.source) + piece.head) * 2 * kParts + piece.part;
+  float* to = const_cast<float*>(measures_of(a, piece.source, piece.batch, piece.head)) + piece.part;
   to[0] = top, to[kParts] = norm;
 }
 
@@ -48,12 +48,14 @@ ENTRY split(const Args a) {
   const float* head = head_of(data_of(a, piece.source), x, piece.batch, piece.head);
   Half* rows = const_cast<Half*>(rows_of(a, piece.source, piece.batch, piece.head));
   const i64 plane = plane_of(a, piece.source);
-  const float sign = piece.source == kQ && a.scale < 0 ? -1.0f : 1.0f;
-  const float factor = sign * power(range_of(a, piece.source, piece.batch, piece.head).shift);
+  const int shift = shift_of(a, piece.source, piece.batch, piece.head);
+  // the scale's sign, or NaN as it is
+  const float sign = piece.source != kQ || a.scale >= 0 ? 1.0f : a.scale < 0 ? -1.0f : __int_as_float(0x7fffffff);
+  const auto value = [&](i64 n, int d) { return d < HEAD_DIM ? scaled(head[n * x.n + d * x.d], shift) * sign : 0; };
   for (i64 i = piece.first * kDim / 2 + threadIdx.x; i < piece.last * kDim / 2; i += kThreads) {
     const i64 n = i / (kDim / 2);
     const int d = i % (kDim / 2) * 2;
-    const float first = d < HEAD_DIM ? head[n * x.n + d * x.d] * factor : 0, second = d + 1 < HEAD_DIM ? head[n * x.n + (d + 1) * x.d] * factor : 0;
+    const float first = value(n, d), second = value(n, d + 1);
     const unsigned high = pack(first, second);
     reinterpret_cast<unsigned*>(rows)[i] = high;
     reinterpret_cast<unsigned*>(rows + plane)[i] =
@@ -61,16 +63,17 @@ ENTRY split(const Args a) {
   }
 }
 
-// delta[b, h, n] = sum over d of grad_out * out, one warp a row; shift and inverse from lse; zeros in gq.
+// delta[b, h, n] = sum over d of grad_out * out, scaled, one warp a row; shift and inverse from lse; zeros in gq.
 extern "C" __global__ void prepare(const Args a) {
   const i64 row = (static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (row >= a.batch * a.heads * a.nq) return;
   const i64 n = row % a.nq, h = row / a.nq % a.heads, b = row / a.nq / a.heads;
   const float *out = head_of(a.out_data, a.out, b, h) + n * a.out.n, *grad = head_of(a.grad_out_data, a.grad_out, b, h) + n * a.grad_out.n;
   float* gq = head_of(a.gq_data, a.gq, b, h) + n * a.gq.n;
+  const int grad_shift = shift_of(a, kG, b, h), out_shift = shift_of(a, kV, b, h / (a.heads / a.kv_heads));
   float sum = 0;
   for (int d = lane; d < HEAD_DIM; d += 32) {
-    sum += out[d * a.out.d] * grad[d * a.grad_out.d];
+    sum += scaled(out[d * a.out.d], out_shift) * scaled(grad[d * a.grad_out.d], grad_shift);
     gq[d * a.gq.d] = 0;
   }
   for (int offset = 16; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);

@@ -15,6 +15,7 @@
 #ifndef VECTOR_GQ
 #define VECTOR_GQ 1   // rows of gq are contiguous and 8-byte aligned
 #endif
+#include "powers.cuh"
 #include "wgmma.cuh"
 
 typedef unsigned short Half;
@@ -22,12 +23,12 @@ typedef unsigned short Half;
 enum Source { kQ, kK, kV, kG, kSources };
 
 // scratch: kSources times [2][B * heads of it][N of it][64], the larger halves first; q's have the sign of the scale.
-// measures: [kSources][B * H][2][kParts], largest magnitude and largest squared row norm of a part of a head.
+// delta: of grad_out and out as scaled for the products, as large as that makes them.
+// measures: [kSources][B * H][2][kParts], largest finite magnitude and largest squared row norm of a part of a head.
 typedef Arguments<float, float, Half> Args;
 
 constexpr int kThreads = 256, kDim = 64, kDepth = (HEAD_DIM + 15) / 16, kOwned = 128, kQueries = 64, kParts = 64;
 static_assert(HEAD_DIM <= 64, "heads of up to 64");
-constexpr int kTop = 14;  // scaled magnitudes are below 2^kTop
 
 __device__ __forceinline__ const Strides& strides_of(const Args& a, int source) {
   return source == kQ ? a.q : source == kK ? a.k : source == kV ? a.v : a.grad_out;
@@ -51,20 +52,26 @@ struct Range {
   int shift, norm;
 };
 
-__device__ __forceinline__ int exponent_above(float x) { return x > 0 ? min(max(ilogbf(x), -91), 126) + 1 : 0; }
-
-__device__ __forceinline__ Range range_of(const Args& a, int source, i64 batch, i64 head) {
-  const float* part = a.measures + (source * a.batch * a.heads + batch * heads_of(a, source) + head) * 2 * kParts;
-  float top = 0, norm = 0;
-  for (int i = threadIdx.x % 32; i < kParts; i += 32) top = fmaxf(top, part[i]), norm = fmaxf(norm, part[kParts + i]);
-  for (int offset = 16; offset; offset /= 2)
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, offset)), norm = fmaxf(norm, __shfl_xor_sync(~0u, norm, offset));
-  const int shift = top > 0 ? kTop - exponent_above(top) : 0;
-  // the square of a norm may overflow or vanish; a scaled row is below 2^(kTop + 3) in any case
-  return {shift, norm < 1e38f ? min((exponent_above(norm) + 1) / 2 + shift, kTop + 3) : kTop + 3};
+// The largest of the kParts measures of a head, in every lane of a warp.
+__device__ __forceinline__ float largest(const float* part) {
+  float top = 0;
+  for (int i = threadIdx.x % 32; i < kParts; i += 32) top = fmaxf(top, part[i]);
+  for (int offset = 16; offset; offset /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, offset));
+  return top;
 }
 
-__device__ __forceinline__ float power(int e) { return __int_as_float(min(max(e, -126), 127) + 127 << 23); }
+__device__ __forceinline__ const float* measures_of(const Args& a, int source, i64 batch, i64 head) {
+  return a.measures + (source * a.batch * a.heads + batch * heads_of(a, source) + head) * 2 * kParts;
+}
+
+__device__ __forceinline__ int shift_of(const Args& a, int source, i64 batch, i64 head) {
+  return shift_for(largest(measures_of(a, source, batch, head)));
+}
+
+__device__ __forceinline__ Range range_of(const Args& a, int source, i64 batch, i64 head) {
+  const int shift = shift_of(a, source, batch, head);
+  return {shift, norm_for(largest(measures_of(a, source, batch, head) + kParts), shift)};
+}
 
 // Rows [row, row + Rows) of both planes as two swizzled tiles; rows from `limit` on are zero.
 template <int Rows>
@@ -81,9 +88,9 @@ __device__ __forceinline__ void load_tiles(unsigned tile, const Half* head, i64 
   }
 }
 
-// From a product of scaled rows to the exponent of two.
-__device__ __forceinline__ float score_factor(const Args& a, const Range& query, const Range& key) {
-  return fmaxf(exponent_factor(a.scale, 0.0f) * power(-query.shift) * power(-key.shift), 1e-37f);
+// From a product of scaled rows to the exponent of two. From 2^60 on one key has all the weight, and infinity would make NaN.
+__device__ __forceinline__ float score_factor(const Args& a, int query_shift, int key_shift) {
+  return static_cast<float>(fmin(fmax(exponent_factor(a.scale, 0.0) * two_to(-query_shift - key_shift), 1e-37), 0x1p60));
 }
 
 // Left operands of K products of depth 16, as larger halves and remainders.
@@ -131,8 +138,7 @@ __device__ __forceinline__ void apply(float (&sum)[Sums], const Split<K>& p, uns
 }
 
 template <int Sums>
-__device__ __forceinline__ void store_rows(const Strides& x, float* head, i64 row, i64 limit, const float (&sum)[Sums], float top,
-                                           float bottom) {
+__device__ __forceinline__ void store_rows(const Strides& x, float* head, i64 row, i64 limit, const float (&sum)[Sums], int exponent) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     if (row + 8 * half >= limit) continue;
@@ -141,7 +147,7 @@ __device__ __forceinline__ void store_rows(const Strides& x, float* head, i64 ro
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const int d = 8 * j + 2 * (threadIdx.x % 4) + e;
-        if (d < HEAD_DIM) head[(row + 8 * half) * x.n + d * x.d] = sum[4 * j + 2 * half + e] * (half ? bottom : top);
+        if (d < HEAD_DIM) head[(row + 8 * half) * x.n + d * x.d] = scaled(sum[4 * j + 2 * half + e], exponent);
       }
     }
   }

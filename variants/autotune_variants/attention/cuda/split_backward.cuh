@@ -35,17 +35,20 @@ __device__ __forceinline__ void add_gq(const Strides& x, float* head, i64 row, i
   }
 }
 
-// The powers of two of one query head's step.
+// The factors of one query head's step.
 struct Scales {
-  float score, value, gradient, weight_gradient, key_gradient, query_gradient;
+  float score, gradient;
+  Factor value, key, query;
 };
 
 __device__ __forceinline__ Scales scales_of(const Args& a, i64 batch, i64 head, const Range& key, const Range& value) {
-  const Range query = range_of(a, kQ, batch, head), grad = range_of(a, kG, batch, head);
+  const Range grad = range_of(a, kG, batch, head);
+  const int query_shift = shift_of(a, kQ, batch, head);
   // |grad_out V^T - delta| is below 2^(norms + 1) when scaled; the shift below brings the gradients of the scores under 2^15.
   const int down = grad.norm + value.norm + 1 - 15, back = down - grad.shift - value.shift;
-  return {score_factor(a, query, key), power(-kTop - grad.shift),
-          power(-down - kTop), power(grad.shift + value.shift - down - kTop), power(back - query.shift), power(back - key.shift)};
+  return {score_factor(a, query_shift, key.shift), power(-down - kTop), factor_of(two_to(-kTop - grad.shift)),
+          factor_of(fabs(a.scale) * two_to(back - query_shift)),  // the queries have the scale's sign
+          factor_of(a.scale * two_to(back - key.shift))};
 }
 
 __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* shared) {
@@ -127,7 +130,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         // P (ga - delta), scaled down into float16's range and by the 2^kTop that s carries
-        ds[4 * j + e] = s[4 * j + e] * fmaf(ds[4 * j + e], scales.gradient, (e & 1 ? delta.y : delta.x) * -scales.weight_gradient);
+        ds[4 * j + e] = s[4 * j + e] * fmaf(ds[4 * j + e], scales.gradient, (e & 1 ? delta.y : delta.x) * -scales.gradient);
       }
     }
     Split<kQueries / 16> q;
@@ -143,8 +146,9 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
       }
     }
     wgmma_wait<0>();
+    apply_rest(part, scales.value);
 #pragma unroll
-    for (int j = 0; j < kDim / 2; ++j) gv[j] = fmaf(part[j], scales.value, gv[j]);
+    for (int j = 0; j < kDim / 2; ++j) gv[j] = fmaf(part[j], scales.value.near, gv[j]);
     fence_shared();
     __syncthreads();
     float gq[16];
@@ -154,13 +158,14 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
     apply<kQueries / 16, kQueries>(part, q, queries);
     wgmma_commit();
     wgmma_wait<1>();
-    add_gq(a.gq, head_of(a.gq_data, a.gq, batch, head), query + warp * 16 + g, a.nq, group * 32, gq, scales.query_gradient * static_cast<float>(a.scale));
+    apply_rest(gq, scales.query);
+    add_gq(a.gq, head_of(a.gq_data, a.gq, batch, head), query + warp * 16 + g, a.nq, group * 32, gq, scales.query.near);
     wgmma_wait<0>();
+    apply_rest(part, scales.key);
 #pragma unroll
-    for (int j = 0; j < kDim / 2; ++j) gk[j] = fmaf(part[j], scales.key_gradient, gk[j]);
+    for (int j = 0; j < kDim / 2; ++j) gk[j] = fmaf(part[j], scales.key.near, gk[j]);
   }
   wait_copies();
-  const float scale = static_cast<float>(fabs(a.scale));  // the queries have its sign
-  store_rows(a.gk, head_of(a.gk_data, a.gk, batch, kv_head), key, a.nk, gk, scale, scale);
-  store_rows(a.gv, head_of(a.gv_data, a.gv, batch, kv_head), key, a.nk, gv, 1, 1);
+  store_rows(a.gk, head_of(a.gk_data, a.gk, batch, kv_head), key, a.nk, gk, 0);
+  store_rows(a.gv, head_of(a.gv_data, a.gv, batch, kv_head), key, a.nk, gv, 0);
 }

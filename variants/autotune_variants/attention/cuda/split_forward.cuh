@@ -44,8 +44,8 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
   const Half *k = rows_of(a, kK, batch, kv_head), *v = rows_of(a, kV, batch, kv_head);
   const i64 plane = plane_of(a, kK);
   const unsigned queries = shared_address(shared), keys = queries + 2 * kOwned * 128, values = keys + 2 * kKeyTile;
-  const int value_shift = range_of(a, kV, batch, kv_head).shift;
-  const float c = score_factor(a, range_of(a, kQ, batch, head), range_of(a, kK, batch, kv_head));
+  const int value_shift = shift_of(a, kV, batch, kv_head), grad_shift = Train ? shift_of(a, kG, batch, head) : 0;
+  const float c = score_factor(a, shift_of(a, kQ, batch, head), shift_of(a, kK, batch, kv_head));
 
   load_tiles<kOwned>(queries, rows_of(a, kQ, batch, head), plane_of(a, kQ), first, a.nq);
   if (steps > 0) load_tiles<KEY_STEP>(keys, k, plane, 0, a.nk);
@@ -98,7 +98,7 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float sum = quad_sum(state.sum[half]);
-    inverse[half] = sum == 0 ? 0 : power(-value_shift) / sum;
+    inverse[half] = sum == 0 ? 0 : 1 / sum;
     if (t == 0 && row + 8 * half < a.nq) {
       const i64 place = (batch * a.heads + head) * a.nq + row + 8 * half;
       const float lse = sum == 0 ? -__int_as_float(0x7f800000) : state.shift[half] * float(kLn2) + logf(sum * power(-kTop));
@@ -108,7 +108,7 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
   }
 #pragma unroll
   for (int j = 0; j < kDim / 2; ++j) result[j] = fmaf(result[j], factor[j / 2 % 2], part[j]) * inverse[j / 2 % 2];
-  store_rows(a.out, head_of(a.out_data, a.out, batch, head), row, a.nq, result, 1, 1);
+  store_rows(a.out, head_of(a.out_data, a.out, batch, head), row, a.nq, result, -value_shift);
   if constexpr (Train) {
     const float* grad = head_of(a.grad_out_data, a.grad_out, batch, head);
     float* gq = head_of(a.gq_data, a.gq, batch, head);
@@ -123,7 +123,7 @@ __device__ __forceinline__ void forward_rows(const Args& a, i64 item, char* shar
           for (int e = 0; e < 2; ++e) {
             const int d = 8 * j + 2 * t + e;
             if (d >= HEAD_DIM) continue;
-            delta += grad[r * a.grad_out.n + d * a.grad_out.d] * result[4 * j + 2 * half + e];
+            delta += scaled(grad[r * a.grad_out.n + d * a.grad_out.d], grad_shift) * result[4 * j + 2 * half + e];
             gq[r * a.gq.n + d * a.gq.d] = 0;
           }
         }

@@ -126,6 +126,9 @@ __device__ __forceinline__ void load_scores_across(const Args& a, Real (&s)[kTil
   }
 }
 
+// Whether an infinite key's scores are infinite, and NaN with the zeros past the last query: three TF32 products have only NaN.
+constexpr bool kInfinite = (kSize == 8 || SIMT || STORAGE) && !STORED;
+
 __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* shared) {
   const ColumnTask task(a, item);
   const Lane lane;
@@ -206,7 +209,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
       });
       if (STAGES > 1 && SPREAD_COPIES) commit_copies();
     }
-    const bool masked = task.rows < kBlock || (CAUSAL && task.first + kBlock - 1 > query + a.nk - a.nq);
+    const bool masked = task.rows < kBlock || (kInfinite && query + kShare > a.nq) || (CAUSAL && task.first + kBlock - 1 > query + a.nk - a.nq);
     if constexpr (!kStoreWeights) {
       weigh(p, c, table, [&](int j, int e) {
         const Pair shift = load_pair(vectors + (j * 8 + 2 * lane.t) * kSize);
@@ -225,10 +228,11 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const i64 row = query + j * 8 + 2 * lane.t + (e & 1), column = key + 8 * (e >> 1);
-          if (column >= a.nk || (CAUSAL && column > row + a.nk - a.nq)) p[j][e] = 0;
+          if (column >= a.nk || (kInfinite && row >= a.nq) || (CAUSAL && column > row + a.nk - a.nq)) p[j][e] = 0;
         }
       }
     }
+    keep_nan(p);
     accumulate(gv, p, grads + task.chunk * kChunk * kStored + lane.across);
 
     Real s[kTiles][4];  // GS^T without the scale
@@ -254,6 +258,7 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
       }
     }
     if (STORED && step + 1 < steps) scores_of(following);
+    keep_nan(s);
     accumulate(gk, s, queries + task.chunk * kChunk * kStored + lane.across);
 #if ATOMIC_GQ
     sync_group();

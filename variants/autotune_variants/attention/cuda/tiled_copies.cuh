@@ -82,8 +82,8 @@ struct TileCopy {
 
 // Gives the rows a block owns the sign of the scale, so that larger scores always mean larger weights.
 __device__ __forceinline__ void negate_owned(unsigned tile, double scale) {
-  if (!(scale < 0)) return;
-  negate_tile<kStored, kThreads>(tile, kBlock * kPitch);
+  if (scale >= 0) return;
+  negate_tile<kStored, kThreads>(tile, kBlock * kPitch, scale);
   __syncthreads();
 }
 

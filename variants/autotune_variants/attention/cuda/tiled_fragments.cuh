@@ -91,6 +91,16 @@ struct Operand<float, Count> {
   }
 };
 
+// Any operation's NaN is 0x7fffffff, which rounding to TF32 would carry into the sign and make 0: another one for 16-bit
+// tensors, where no remainder tells of it.
+template <int Tiles>
+__device__ __forceinline__ void keep_nan(Real (&s)[Tiles][4]) {
+#if STORAGE
+#pragma unroll
+  for (int i = 0; i < 4 * Tiles; ++i) s[i / 4][i % 4] = __int_as_float(min(__float_as_int(s[i / 4][i % 4]), 0x7fffefff));
+#endif
+}
+
 #if STORAGE
 // Numbers of 16 bits as tensors hold them, two in a register.
 template <int Count>

@@ -92,6 +92,8 @@ __device__ __forceinline__ void row_pass(const Args& a, i64 item, char* shared) 
   add_splits(gq, reinterpret_cast<Real*>(shared), row_warp, split);
   if (split == 0) {
     Data* head = head_of(a.gq_data, a.gq, task.batch, task.head);
-    store_rows(a.gq, head, task.first + row_warp * 16, a.nq, task.chunk, lane, gq, Real(a.scale), Real(a.scale));
+    // of 16-bit tensors the rounding of s to TF32 loses NaN: what all of a row's s are made of brings it back
+    const auto factor = [&](int half) { return STORAGE ? fma(inverse[half] + delta[half], Real(0), Real(a.scale)) : Real(a.scale); };
+    store_rows(a.gq, head, task.first + row_warp * 16, a.nq, task.chunk, lane, gq, factor(0), factor(1));
   }
 }

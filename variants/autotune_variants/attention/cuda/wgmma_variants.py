@@ -141,11 +141,11 @@ def _forward_pass(reads: Sequence[str], writes: Sequence[str]) -> Pass:
     return Pass("forward", sequential={"Nk": "key_step"}, reads=reads, writes=kept, **_STREAM)
 
 
-def _prepare_pass(writes: Sequence[str]) -> Pass:
+def _prepare_pass(writes: Sequence[str], *ranges: str) -> Pass:
     return Pass(
         "prepare",
         parallel=ROW_VECTOR,
-        reads=("out", "grad_out", "lse"),
+        reads=("out", "grad_out", "lse", *ranges),
         writes=dict.fromkeys(writes, "owned"),
         flops="2*B*H*Nq*D",
     )
@@ -236,7 +236,7 @@ def _declare_split() -> None:
     _declare(
         *(attention_backward, "cuda_split_half", SPLIT, entries),
         doc=f"{how}; queries past 128 keys, GQ by atomics.",
-        passes=(*everything, _prepare_pass(written), columns),
+        passes=(*everything, _prepare_pass(written, "ranges"), columns),
         temporaries=(*vectors, *both),
         **common,
     )
