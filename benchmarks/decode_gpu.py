@@ -104,18 +104,20 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
+    parser.add_argument("--study", action="store_true", help="one head alone, on a cold cache")
     parser.add_argument("--name", default="decode_gpu")
     options = parser.parse_args()
     clock, rows = Clock(), []
     for dtype in options.dtype:
         width = getattr(torch, dtype).itemsize
-        for b, h, hkv, d in HEADS:
+        for b, h, hkv, d in HEADS[:1] if options.study else HEADS:
             for n in options.lengths:
                 moved = 2 * b * hkv * n * d * width
                 if moved > MOST_BYTES:
                     continue
                 dims = {"B": b, "H": h, "Hkv": hkv, "N": n, "D": d}
-                for mode in ("cold", "graph") if moved < SMALL_BYTES else ("cold",):
+                graphs = moved < SMALL_BYTES and not options.study
+                for mode in ("cold", "graph") if graphs else ("cold",):
                     rows.append(compare(clock, dtype, dims, mode, options))
                     torch.cuda.empty_cache()
                     keep(options.name, rows)

@@ -107,7 +107,8 @@ def served_by(kernel: Any, name: str) -> Any:
     candidate = registry.variant(kernel.operation, name)
     config = default_config(candidate, kernel.problem, kernel.device)
     assert config is not None, f"{name} has no config for {kernel.problem}"
-    kernel.served = replace(kernel.served, candidate=candidate, config=config)
+    seat = kernel._seat  # nothing is built yet
+    seat.served = replace(seat.served, candidate=candidate, config=config)
     return kernel
 
 

@@ -15,15 +15,22 @@ def _by_size(*values: float | None, sizes: tuple[int, ...] = SIZES) -> dict[int,
 
 FORWARD_H200 = _by_size(0.166, 0.235, 0.450, 1.759, 5.421, 27.075, 104.6, 431.261)
 FORWARD_A100 = _by_size(0.242, 0.383, 0.788, 2.899, 8.808, 31.952, 116.893, 457.188)
+BACKWARD_H200 = _by_size(0.679, 1.232, 2.406, 9.227, 31.632, 119.753, 511.843, 2013.925)
 V3_H200 = _by_size(0.777, 1.369, 2.677, 6.631, 27.167, 85.831, 273.246, 980.087)
 
-# Over the separate passes (forward and backward) of the same card; v4 was run on the A100 alone.
+# Over the separate passes (forward and backward) of the same card; v4, and the backward without
+# atomics, were run on the A100 alone.
 V2_OVER_SEPARATE_H200 = _by_size(1.338, 1.534, 1.532, 1.532, 1.491, 1.525, 1.515, 1.457)
 V3_OVER_SEPARATE_H200 = _by_size(0.920, 0.933, 0.937, 0.604, 0.733, 0.585, 0.443, 0.401)
+NO_ATOMICS_BACKWARD_A100 = _by_size(0.602, 0.570, 0.563, 0.661, 0.710, 0.699, 0.700, 0.811)
 V4_OVER_V3_A100 = _by_size(0.792, 0.753, 0.741, 0.525, 0.713, 0.767, 1.043, 1.322)
 
 # Predicted and counted megabytes (10^6) on the A100, N = 2048.
 TRAFFIC = {"read": (6.291, 9.045), "written": (69.206, 142.333)}
+# Counted gigabytes (10^9) read and written at N = 4096 on the A100.
+FUSED_TRAFFIC = {"v3": (44.2422, 1.358), "v4": (88.4655, 1.368)}
+# The block of 512 tokens there, megabytes (10^6).
+BLOCK_TRAFFIC = (10.486, 15.74)
 ATOMICS = {"v2": 1_073_741_824, "GK alone": 536_870_912}
 
 # CPU forward, 2 x EPYC 7763 (128 cores): seconds on one thread, best threads, its speed-up, and how

@@ -21,7 +21,9 @@ def pages() -> Mapping[str, Mapping[str, Sequence[str]]]:
     """The lines of every table, by page and marker."""
     study = {
         "traffic": gpu.traffic(),
+        "sweeps": gpu.sweeps(),
         "forward-gpu": gpu.forward_gpu(),
+        "backward-gpu": gpu.backward_gpu(),
         "ratios-gpu": gpu.ratios_gpu(),
         "fastest-gpu": gpu.fastest_gpu(),
         "forward-cpu": cpu.forward_cpu(),

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import published
 from common import RESULTS
 from tables import load, number, over, ratio, source, table
 
+_ROUNDS = 5  # fewer have no interval
+_BACKWARD = ("separate", "separate_stored")  # with atomics for GK, and without
+
 POLICY = RESULTS.parents[1] / "policies" / "autotune_policies" / "data" / "nvidia-h200.json"
 
 # What `autotune profile` prints: a heading, an empty line, and counted, predicted and ratio.
-_KERNEL = re.compile(r"^attention_train .*? float64  (\w+) .*?\n\n(.*?)\n\n", re.M | re.S)
+_KERNEL = re.compile(
+    r"^attention_train B=2,H=1,N=(\d+),D=64 float64  (\w+) .*?\n\n(.*?)\n\n", re.M | re.S
+)
 _NUMBER = r" +([\d.,]+(?: \w+)?)"
 _COUNT = re.compile(
     rf"^  (bytes read|bytes written|atomic additions){_NUMBER}{_NUMBER} +(\S+)$", re.M
@@ -21,23 +28,65 @@ _COUNT = re.compile(
 
 
 def forward_gpu() -> list[str]:
-    """Forward on an H200: the study's, and the shipped policy's by whether A is stored."""
-    found: dict[int, dict[str, float]] = {}
-    for entry in json.loads(POLICY.read_text())["policies"]:
-        matched = re.fullmatch(
-            r"attention B=2,H=1,Hkv=1,Nq=(\d+),Nk=\1,D=64,Dv=64 float64 causal=False packed",
-            entry["problem"],
+    """Forward on an H200: the study's, as the study's in device time, and what is served."""
+    document = load("study_gpu_forward")
+    if document is None:
+        return []
+    rows, before = [], None
+    for row in _measured(document):
+        n, forms = row["N"], row["forms"]
+        ours, tiled, served = (
+            forms[name]["ms"] for name in ("stored, study", "stored, tiled", "served")
         )
-        if matched and entry["mode"] == "cold":
-            found[int(matched[1])] = {v["variant"]: v["seconds"] * 1e3 for v in entry["variants"]}
-    rows = []
-    for n, times in sorted(found.items()):
-        stored, best = times.get("cuda_arranged_stored"), min(times.values())
         theirs = published.FORWARD_H200[n]
-        gain = f"{theirs / best:.0f} x"
-        rows.append((n, number(theirs), number(stored), number(best), gain))
-    head = ("N", "study, ms", "A stored, ms", "A on chip, ms", "study over the last")
-    return [*table(head, rows), ""]
+        growth = None
+        if before is not None:
+            steps = math.log2(n / before[0])
+            growth = f"{math.log2(theirs / before[1]) / steps:.2f}, "
+            growth += f"{math.log2(ours / before[2]) / steps:.2f}"
+        before = n, theirs, ours
+        gain = f"{theirs / served:.0f} x"
+        rows.append((n, number(theirs), number(ours), growth, number(tiled), number(served), gain))
+    head = (
+        *("N", "study, ms", "A stored as there, ms", "exponents, theirs and ours"),
+        *("A stored, tiled, ms", "served, ms", "study over served"),
+    )
+    return [*table(head, rows), "", *source(document, "study_gpu_forward")]
+
+
+def backward_gpu() -> list[str]:
+    """The backward alone, GK with atomics or by a pass of its own."""
+    document = load("study_gpu_backward")
+    if document is None:
+        return []
+    rows = []
+    for row in _measured(document):
+        n, forms = row["N"], row["forms"]
+        levels = ("study", "on chip", "tiled")
+        times = {level: [forms[f"{f}, {level}"]["ms"] for f in _BACKWARD] for level in levels}
+        ratios = [f"{without / atomic:.2f}" for atomic, without in times.values()]
+        study = f"{published.NO_ATOMICS_BACKWARD_A100[n]:.2f}"
+        served = number(forms["served"]["ms"])
+        rows.append(
+            (
+                n,
+                number(published.BACKWARD_H200[n]),
+                number(times["study"][0]),
+                study,
+                *ratios,
+                served,
+            )
+        )
+    head = (
+        *("N", "study, GK atomic, ms", "as there, ms", "without over with atomics: study, A100"),
+        *("H200, as the study's", "on chip", "tiled", "served, ms"),
+    )
+    return [*table(head, rows), "", *source(document, "study_gpu_backward")]
+
+
+def _measured(document: Mapping[str, Any]) -> list[Any]:
+    """Rows with enough rounds for an interval."""
+    return [row for row in document["rows"] if row.get("rounds", 0) >= _ROUNDS]
 
 
 def weight_gradients_gpu() -> list[str]:
@@ -101,21 +150,42 @@ def traffic() -> list[str]:
     for what, (predicted, counted) in published.TRAFFIC.items():
         cells = (f"{predicted:.1f} MB", f"{counted:.1f} MB", f"{counted / predicted:.2f}")
         rows.append(("study, A100: forward", f"bytes {what}", *cells))
-    log = (RESULTS / "profile_gpu_h200.log").read_text()
-    for name, counts in _KERNEL.findall(log):
-        for what, counted, predicted, quotient in _COUNT.findall(counts):
+    for size, name, counts in _KERNEL.findall(_profiles()):
+        for what, counted, predicted, quotient in _COUNT.findall(counts) if size == "2048" else ():
             rows.append((f"H200: {name}", what, predicted, counted, quotient))
     return [*table(("kernel", "count", "predicted", "counted", "ratio"), rows), ""]
 
 
+def sweeps() -> list[str]:
+    """Gigabytes that v3 and v4 move at N = 4096, theirs and ours."""
+    rows: list[tuple[object, ...]] = []
+    for which, (read, written) in published.FUSED_TRAFFIC.items():
+        rows.append(("study, A100", which, f"{read:.1f}", f"{written:.2f}"))
+    for size, name, counts in _KERNEL.findall(_profiles()):
+        if size == "4096":
+            counted = {what: text for what, text, *_ in _COUNT.findall(counts)}
+            read, written = (_gigabytes(counted[f"bytes {what}"]) for what in ("read", "written"))
+            cells = (f"{read:.1f}", f"{written:.2f}")
+            rows.append(("H200", name.removeprefix("cuda_"), *cells))
+    return [*table(("where", "form", "read, GB", "written, GB"), rows), ""]
+
+
+def _profiles() -> str:
+    return (RESULTS / "profile_gpu_h200.log").read_text()
+
+
+def _gigabytes(text: str) -> float:
+    value, unit = text.split()
+    return float(value) * 1024.0 ** "_KMGT".index(unit[0]) / 1e9
+
+
 def decode_gpu() -> list[str]:
     """Decode on a GPU, float64 and one head: the study's A100, and device time."""
-    document = load("decode_gpu")
-    if document is None:
-        return []
+    documents = {name: load(name) for name in ("decode_gpu", "study_gpu_decode")}
     ours = {
         row["N"]: row
-        for row in document["rows"]
+        for document in documents.values()
+        for row in (document or {"rows": ()})["rows"]
         if (row["B"], row["H"], row["dtype"], row["mode"]) == (1, 1, "float64", "cold")
     }
     rows = [
@@ -127,7 +197,8 @@ def decode_gpu() -> list[str]:
     ]
     head = ("n", "study, A100, ms", "ours, ms", "TB/s of keys and values", "PyTorch, ms")
     text = "On a GPU, float64, one head. The study's times are those of copying the cache there."
-    return [text, "", *table(head, rows), "", *source(document, "decode_gpu")] if rows else []
+    sources = [line for name, each in documents.items() if each for line in source(each, name)]
+    return [text, "", *table(head, rows), "", *sources] if rows else []
 
 
 def norm_mlp_gpu() -> list[str]:
@@ -136,13 +207,16 @@ def norm_mlp_gpu() -> list[str]:
         "On a GPU, device time of eager calls with a cold L2. The study's fused form took 23.1 ms "
         "in Fortran and 47.2 in C at 2,048 tokens on an A100, copies included:"
     )
-    return _trained("norm_mlp_gpu", text, {})
+    few = "At the study's numbers of tokens; theirs is Fortran, the faster of the two:"
+    tables = _trained("norm_mlp_gpu", text, {})
+    return [*tables, *_trained("study_gpu_norm_mlp", few, published.NORM_MLP_A100)]
 
 
 def block_gpu() -> list[str]:
     """The block with gradients on a GPU, beside PyTorch and the study's."""
     text = "On a GPU, device time of eager calls with a cold L2; the study's are wall times:"
-    return _trained("block_gpu", text, published.BLOCK_A100)
+    tables = _trained("block_gpu", text, published.BLOCK_A100)
+    return [*tables, *_trained("study_gpu_block", "Shorter:", published.BLOCK_A100)]
 
 
 def _trained(name: str, text: str, theirs: Mapping[int, float]) -> list[str]:
@@ -155,7 +229,7 @@ def _trained(name: str, text: str, theirs: Mapping[int, float]) -> list[str]:
         ms = {which: number(each[0]) for which, each in row["ms"].items()}
         study = number(theirs.get(row["N"])) if row["dtype"] == "float64" else None
         shape = ", ".join(f"{dim}={row[dim]}" for dim in ("B", "N", "D", "F") if dim in row)
-        cells = (ms["ours"], number(row.get("graph_ms")), ms["torch"])
+        cells: tuple[object, ...] = (ms["ours"], number(row.get("graph_ms")), ms["torch"])
         cells = (*cells, ms.get("torch.compile")) if compiled else cells
         study_cell = (study,) if theirs else ()
         served = row["variant"] + ("" if row["origin"] == "tuned" else f" ({row['origin']})")
