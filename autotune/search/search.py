@@ -79,12 +79,17 @@ class Search:
         self._origin: Origin = "sampler"
         self._origins: dict[Candidate, Origin] = {}
         self._opening = self._openings(tuple(seeds))
+        places = [home.predicted for home in space.variants]
+        self._unpredicted = {n: place for n, place in enumerate(places) if place is not None}
 
     def ask(self) -> Candidate | None:
         """The next candidate to measure, or None when the search is over."""
         for row, origin in self._opening:
             if not self._seen[row]:
                 return self._take(row, origin, None)
+        predicted = self._predicted()
+        if predicted is not None:
+            return self._take(predicted, "prediction", None)
         # Asked of an endless search too: its models then learn at the same points.
         if self.settled and (self._seen.all() or not self.strategy.endless):
             return None
@@ -186,14 +191,20 @@ class Search:
             row = self._row(candidate)
             if row is not None:
                 yield row, "transfer"
-        for owner, home in enumerate(self.space.variants):
-            if home.predicted is not None and self._near_the_best(owner):
-                yield self._at(owner, home.predicted), "prediction"
 
-    def _near_the_best(self, owner: int) -> bool:
-        """Whether a variant has come within `hopeless` times the best, or is yet to be told of."""
-        waits = any(self._table.owner[row] == owner for row in self._pending)
-        return waits or min(self._own(owner), default=math.inf) <= self._limit
+    def _predicted(self) -> int | None:
+        """The row with the least predicted time of a variant within `hopeless` times the best.
+
+        Variants that are yet to be told of wait: the times of their defaults come first.
+        """
+        for owner, place in list(self._unpredicted.items()):
+            if any(self._table.owner[row] == owner for row in self._pending):
+                continue
+            del self._unpredicted[owner]
+            row = self._at(owner, place)
+            if not self._seen[row] and min(self._own(owner), default=math.inf) <= self._limit:
+                return row
+        return None
 
     def _own(self, owner: int) -> list[float]:
         """The times of a variant; a failed candidate took forever."""

@@ -71,6 +71,21 @@ def test_hopeless_variants_get_little_more_than_their_default(replay: Replay) ->
         assert sum(candidate.variant == name for candidate in asked) <= 5
 
 
+def test_predictions_wait_for_what_the_defaults_take() -> None:
+    replay = conditional(0)
+    for home in replay.space.variants:
+        home.predicted = home.default - 1
+    search = Search(replay.space)
+    flying = [search.ask() for _ in range(10)]  # as while all are being compiled
+    assert [search.origin(each) for each in flying if each].count("default") == 6
+    for each in flying:
+        assert each is not None and search.origin(each) != "prediction"
+        search.tell(each, 10.0 if each.variant in ("variant0", "variant1") else 1.0)
+    asked = [search.ask() for _ in range(6)]
+    favoured = [each.variant for each in asked if each and search.origin(each) == "prediction"]
+    assert favoured == ["variant2", "variant3", "variant4", "variant5"]
+
+
 def test_seeds_follow_the_defaults_and_strangers_among_them_are_left_out(replay: Replay) -> None:
     good = Candidate("variant3", Config(tile_q=64, tile_k=64, threads=2, placement="free"))
     strangers = [
