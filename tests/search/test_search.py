@@ -79,7 +79,8 @@ def test_predictions_wait_for_what_the_defaults_take() -> None:
     flying = [search.ask() for _ in range(10)]  # as while all are being compiled
     assert [search.origin(each) for each in flying if each].count("default") == 6
     for each in flying:
-        assert each is not None and search.origin(each) != "prediction"
+        assert each is not None
+        assert search.origin(each) != "prediction"
         search.tell(each, 10.0 if each.variant in ("variant0", "variant1") else 1.0)
     asked = [search.ask() for _ in range(6)]
     favoured = [each.variant for each in asked if each and search.origin(each) == "prediction"]
