@@ -24,24 +24,28 @@ def served_candidate(problem: Problem, device: Device, mode: str = "cold") -> Ca
     return Candidate(served.variant, served.config)
 
 
-def candidate_of_variant(problem: Problem, device: Device, name: str) -> Candidate:
+def candidate_of_variant(
+    problem: Problem, device: Device, name: str, mode: str = "cold"
+) -> Candidate:
     """A variant with its fastest config measured here, or its default one.
 
     Raises UserError, with the reason, when it cannot run the problem on the device.
     """
-    candidate, why = runnable_candidate(problem, device, name)
+    candidate, why = runnable_candidate(problem, device, name, mode)
     if candidate is None:
         raise UserError(f"{name} cannot run {problem} on {device.label}: {why}.")
     return candidate
 
 
-def runnable_candidate(problem: Problem, device: Device, name: str) -> tuple[Candidate | None, str]:
+def runnable_candidate(
+    problem: Problem, device: Device, name: str, mode: str
+) -> tuple[Candidate | None, str]:
     """The same; None and the reason for a variant that cannot run the problem there."""
     variant = registry.variant(problem.operation, name)
     config, why = runnable_config(variant, problem, device)
     if config is None:
         return None, why
-    return Candidate(name, fastest_measured(problem, device, variant) or config), ""
+    return Candidate(name, fastest_measured(problem, device, variant, mode) or config), ""
 
 
 def runnable_config(
@@ -55,25 +59,31 @@ def runnable_config(
     return config, reason or ""
 
 
-def fastest_measured(problem: Problem, device: Device, variant: Variant) -> Config | None:
-    """The variant's fastest config among those measured here that can still be run, or None."""
-    row = _fastest(problem, device, variant)
+def fastest_measured(
+    problem: Problem, device: Device, variant: Variant, mode: str
+) -> Config | None:
+    """The variant's fastest config among those measured here that can still be run, or None.
+
+    Times of another mode decide only where there are none of this one.
+    """
+    row = _fastest(problem, device, variant, mode)
     return Config(dict(row.config)) if row is not None else None
 
 
-def fastest_seconds(problem: Problem, device: Device, variant: Variant) -> float | None:
+def fastest_seconds(problem: Problem, device: Device, variant: Variant, mode: str) -> float | None:
     """What that config took; None for a variant that was not measured here."""
-    row = _fastest(problem, device, variant)
+    row = _fastest(problem, device, variant, mode)
     return _seconds(row) if row is not None else None
 
 
-def _fastest(problem: Problem, device: Device, variant: Variant) -> TrialRow | None:
+def _fastest(problem: Problem, device: Device, variant: Variant, mode: str) -> TrialRow | None:
     if not settings().database.exists():
         return None
     with open_tuning_db(readonly=True) as store:
         rows = store.trials(problem.key, device.identity)
-    counted = (row for row in rows if _counts(row, variant, problem, device))
-    return min(counted, key=_seconds, default=None)
+    counted = [row for row in rows if _counts(row, variant, problem, device)]
+    so = [row for row in counted if row.mode == mode]
+    return min(so or counted, key=_seconds, default=None)
 
 
 def _counts(row: TrialRow, variant: Variant, problem: Problem, device: Device) -> bool:

@@ -190,7 +190,8 @@ def _with_pooled(call: Call, arrays: int, layout: Layout) -> Call:
 
     Given back after the call, they are used again in the order of the stream. Of small ones, whose
     making would take longer than a launch, a few sets stay with the stream instead. A CUDA graph
-    that is being captured writes to its temporaries at each replay: those are its own.
+    that is being captured writes to its temporaries at each replay: those are its own, which torch
+    sees to itself; of CuPy's they are kept as long as the executable, a set for each captured call.
     """
     from autotune.cuda.streams import PER_THREAD, stream_state
 
@@ -223,7 +224,7 @@ def _with_pooled(call: Call, arrays: int, layout: Layout) -> Call:
             temporaries = pool.pop()
         except IndexError:
             temporaries = fresh(arguments[0])
-        if capturing:
+        if capturing and library_of(arguments[0]).name != "torch":
             of_graphs.append(temporaries)
         result = call(*arguments[:arrays], *temporaries[1], *arguments[arrays:])
         if len(pool) < _KEPT_SETS:

@@ -139,17 +139,18 @@ class Kernel:
             binding.guard(inputs)
         values = self._values(scalars) if scalars else self._scalars
         if workspace is not None:
-            self._layout().check(binding.library, workspace, self.operation)
-        if given or self._updates:
-            passed, inputs = inputs, binding.apart(inputs, given)
-            if inputs is not passed and binding.recording is not None and binding.recording():
-                self._kept.append(inputs)
-        call = self._seat.call if workspace is None else None  # read once: threads may set it
+            self._layout().check(binding.library, binding.place, workspace, self.operation)
         context = None if binding.around is None else binding.around()
         if context is not None:
             with context:
+                if given or self._updates:
+                    inputs = self._apart(binding, inputs, given)
                 results = self._run(binding, inputs, given, values, workspace)
-        elif call is None:
+            return self._returned_of(results, residuals)
+        if given or self._updates:
+            inputs = self._apart(binding, inputs, given)
+        call = self._seat.call if workspace is None else None  # read once: threads may set it
+        if call is None:
             results = self._run(binding, inputs, given, values, workspace)
         else:
             complete = len(given) == len(binding.outputs)
@@ -158,9 +159,17 @@ class Kernel:
                 call(*inputs, *results, *values)
             except Exception as error:
                 results = self._run_next_best(error, call, binding, inputs, results, values)
-        if self._only is not None and not residuals:
-            return results[self._only]
-        return self._several(results, residuals)
+        return self._returned_of(results, residuals)
+
+    def _apart(self, binding: Binding, inputs: tuple[Any, ...], given: Any) -> tuple[Any, ...]:
+        """The inputs, those that share memory with what is written to as copies.
+
+        Copies that a graph which is being captured reads from are kept alive.
+        """
+        apart = binding.apart(inputs, given)
+        if apart is not inputs and binding.recording is not None and binding.recording():
+            self._kept.append(apart)
+        return apart
 
     def _run(
         self,
@@ -279,7 +288,10 @@ class Kernel:
         if not named.keys().isdisjoint(names):
             raise ShapeError(f"{self.operation} takes its arrays in order: ({', '.join(names)}).")
 
-    def _several(self, results: Any, residuals: bool) -> Any:
+    def _returned_of(self, results: Any, residuals: bool) -> Any:
+        """What the caller gets of all outputs."""
+        if self._only is not None and not residuals:
+            return results[self._only]
         if residuals:
             return tuple(results) if len(results) > 1 else results[0]
         return tuple([results[index] for index in self._returned])

@@ -78,6 +78,7 @@ class Server:
         self._kernels: dict[Any, Kernel] = {}
         self._busy: dict[Any, Lock] = {}
         self._quarantined: set[tuple[str, str]] = set()
+        self._without_room: set[tuple[str, str]] = set()  # problem and variant
         self._announced: set[str] = set()
         self._told_of: set[str] = set()
         self._frozen = settings().frozen
@@ -226,17 +227,25 @@ class Server:
             variant.name: variant
             for variant in registry.variants(problem.operation)
             if (name, variant.name) not in self._quarantined
+            and (problem.key.text, variant.name) not in self._without_room
             and why_not(variant, problem, device.kind, device.limits) is None
         }
 
     def _after_failure(
         self, problem: Problem, device: Any, wish: Wish, failed: Served, error: BaseException
     ) -> Served:
-        """Set a variant that failed aside for this process, and choose again."""
-        place = (problem.operation.name, failed.variant)
+        """Set a variant that failed aside for this process, and choose again.
+
+        One that ran out of memory is set aside for this problem alone.
+        """
+        from autotune.worker.failures import is_memory
+
+        lacking = is_memory(error)
+        aside = self._without_room if lacking else self._quarantined
+        place = (problem.key.text if lacking else problem.operation.name, failed.variant)
         with self._lock:
-            new = place not in self._quarantined
-            self._quarantined.add(place)
+            new = place not in aside
+            aside.add(place)
             self.counts["quarantined"] += new
         if new:
             why = next(iter(f"{type(error).__name__}: {error}".splitlines()))

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from autotune.errors import ShapeError
-from autotune.libraries import Form, Library, Part, library_of
+from autotune.libraries import VECTOR_BYTES, Form, Library, Part, library_of, place_name
 from autotune.model.problem import Problem, dtype_itemsize
 from autotune.model.traits import intermediate_shapes
 from autotune.model.variant import Variant
@@ -31,8 +31,11 @@ class Layout:
         """The temporaries as parts of a workspace."""
         return tuple(zip(self.offsets, self.forms, strict=True))
 
-    def check(self, library: Library, workspace: Any, what: str) -> None:
-        """ShapeError for a workspace that is no array of enough bytes of that library."""
+    def check(self, library: Library, place: int | None, workspace: Any, what: str) -> None:
+        """ShapeError for a workspace that is no array of enough bytes of that library and place.
+
+        It begins where vectors can be read, as what a library allocates does.
+        """
         shape, dtype = getattr(workspace, "shape", None), getattr(workspace, "dtype", None)
         fits = shape is not None and len(shape) == 1 and shape[0] >= self.nbytes
         fits = fits and _is_bytes(dtype)
@@ -41,6 +44,22 @@ class Layout:
                 f"{what}: workspace is a packed uint8 array of {library.name}'s of at least "
                 f"{self.nbytes} bytes, got {dtype} {shape}."
             )
+        found = library.place(workspace)
+        if found != place:
+            raise ShapeError(
+                f"{what}: workspace is on {place_name(found)}, the inputs on {place_name(place)}."
+            )
+        if _address(library, workspace) % VECTOR_BYTES:
+            raise ShapeError(
+                f"{what}: workspace begins at an address that is no multiple of {VECTOR_BYTES}; "
+                "pass an array as it was allocated."
+            )
+
+
+def _address(library: Library, workspace: Any) -> int:
+    if library.name == "numpy":
+        return int(workspace.__array_interface__["data"][0])
+    return int(workspace.data_ptr() if library.name == "torch" else workspace.data.ptr)
 
 
 @lru_cache(maxsize=256)

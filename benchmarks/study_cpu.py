@@ -49,13 +49,17 @@ def times(point: Point) -> dict[str, Any]:
 
 
 def by_threads(
-    trials: Trials, operation: str, sizes: dict[str, int], dtype: str, name: str
+    trials: Trials,
+    operation: str,
+    sizes: dict[str, int],
+    dtype: str,
+    name: str,
+    budget: float = 4.0,
 ) -> Rows:
     """One variant of one problem at every thread count and placement."""
     problem = Problem.of(registry.operation(operation), sizes, dtype)
-    swept = sweep_threads(
-        trials, problem, candidate_of_variant(problem, trials.device, name), budget=4.0
-    )
+    candidate = candidate_of_variant(problem, trials.device, name)
+    swept = sweep_threads(trials, problem, candidate, budget=budget)
     rows = []
     for setting, point in swept.points:
         row = {"N": sizes["N"], "variant": name, "threads": setting.threads}
@@ -108,14 +112,15 @@ def forward(trials: Trials) -> Rows:
 def arrangements(trials: Trials) -> Rows:
     """Forward plus backward: separate, fused, four and five passes, and what is faster."""
     sizes = [{**HEADS, "N": n} for n in doubling(64, 8192)]
-    return by_size(trials, "attention_train", sizes, (), budget=400.0)
+    return by_size(trials, "attention_train", sizes, (), budget=900.0)
 
 
 def fused_threads(trials: Trials) -> Rows:
     """Forward plus backward in five passes and in separate ones, by threads."""
     rows: Rows = []
+    sizes = {**HEADS, "N": 4096}
     for name in ("separate", "five_pass"):
-        rows += by_threads(trials, "attention_train", {**HEADS, "N": 4096}, "float64", name)
+        rows += by_threads(trials, "attention_train", sizes, "float64", name, budget=20.0)
     return rows
 
 

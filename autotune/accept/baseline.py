@@ -20,6 +20,9 @@ from autotune.store import open_tuning_db
 from autotune_policies import Policy, row_problem
 from autotune_tuning_db import Store, TrialRow, open_store
 
+ENOUGH = 7
+"""Samples whose extremes hold the median with 97.5%: fewer of a baseline decide nothing."""
+
 _SOURCE = re.compile(r"[0-9a-f]{4,16}\Z")
 
 
@@ -105,7 +108,7 @@ class Baselines:
     def _variant(self, problem: Problem) -> Baseline:
         """The variant so called; of many problems it need not take every one."""
         device = self.place.device
-        candidate, why = runnable_candidate(problem, device, self.name)
+        candidate, why = runnable_candidate(problem, device, self.name, self.place.mode)
         return candidate or Missing(f"{self.name} cannot run this on {device.label}: {why}")
 
     def _of_version(self, problem: Problem, candidate: Candidate) -> list[TrialRow]:
@@ -141,7 +144,7 @@ class Baselines:
         self, problem: Problem, candidate: Candidate, *, served: bool
     ) -> tuple[list[TrialRow], str]:
         """The trials of the same variant, or of what the file's policy serves."""
-        rows = self._store.trials(problem.key)
+        rows = [row for row in self._of_operation(problem) if row.problem == problem.key]
         winner = self._winner(problem) if served else None
         if winner is not None:
             name, config = winner
@@ -162,7 +165,10 @@ class Baselines:
     def _stored(
         self, rows: Sequence[TrialRow], name: str, candidate: Candidate, *, same: str
     ) -> Baseline:
-        """The latest trial of the candidate's config, or of the fastest one measured then."""
+        """The latest trial of the candidate's config, or of the fastest one measured then.
+
+        Where it has too few samples for an interval, those before it of the same source count too.
+        """
         good = usable(rows)
         here = [row for row in good if not self._differences(row)] or good
         equal = [
@@ -184,7 +190,7 @@ class Baselines:
         notes = [differs, self._toolchain_note(row), "" if equal else _with_config(row)]
         return Stored(
             name,
-            row.samples,
+            _samples(row, here),
             str(dict(row.config)),
             row.status == "disturbed",
             "; ".join(filter(None, notes)),
@@ -202,6 +208,23 @@ class Baselines:
         now = self.place.toolchain
         changed = [n for n in now if n in row.toolchain and row.toolchain[n] != now[n]]
         return ", ".join(f"{n} {row.toolchain[n]} then, {now[n]} now" for n in changed)
+
+
+def _samples(row: TrialRow, rows: Sequence[TrialRow]) -> tuple[float, ...]:
+    """Of a trial and, until they are enough, of those before it of the same source and config."""
+    alike = [each for each in rows if _same(each, row) and each.started < row.started]
+    samples = row.samples
+    for each in sorted(alike, key=lambda each: each.started, reverse=True):
+        if len(samples) >= ENOUGH:
+            break
+        samples = each.samples + samples
+    return samples
+
+
+def _same(one: TrialRow, other: TrialRow) -> bool:
+    """Whether two trials are of one source, config and toolchain, and both or neither disturbed."""
+    fields = ("variant", "fingerprint", "config", "toolchain", "device", "mode", "status")
+    return all(getattr(one, name) == getattr(other, name) for name in fields)
 
 
 def _with_config(row: TrialRow) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from autotune import units
-from autotune.accept.baseline import Baseline, Missing, Stored
+from autotune.accept.baseline import ENOUGH, Baseline, Missing, Stored
 from autotune.accept.thresholds import Limits
 from autotune.accept.verdict import Check, Status
 from autotune.campaign.beside import fair_samples
@@ -175,6 +175,11 @@ def _against_stored(
         check = Check(status, reason, facts)
         if status != "cannot tell":
             break
+    few = len(baseline.samples)
+    if check.status == "cannot tell" and few < ENOUGH:
+        count = f"{few} sample{'s' if few != 1 else ''}"
+        remedy = f"the baseline has only {count}, which decide nothing; measure it again"
+        return replace(check, reason=f"{check.reason}; {remedy}")
     return _with_remedy(check, disturbed=bool(disturbed) or baseline.disturbed)
 
 

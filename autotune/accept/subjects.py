@@ -67,7 +67,7 @@ def subjects(
     for problem in problems:
         if variants:
             choose = _among_all if ALL in variants else partial(_among_named, names=variants)
-            running, left_out = choose(problem, device)
+            running, left_out = choose(problem, device, mode)
             skipped += left_out
             found += [Subject(problem, candidate, False) for candidate in running]
         else:
@@ -79,18 +79,18 @@ def subjects(
     judged = {each.candidate.variant for each in found}
     for left in skipped:
         if left.variant in variants and left.variant not in judged:
-            candidate_of_variant(left.problem, device, left.variant)  # says why, once
+            candidate_of_variant(left.problem, device, left.variant, mode)  # says why, once
     return found, skipped
 
 
 def _among_named(
-    problem: Problem, device: Device, *, names: Sequence[str]
+    problem: Problem, device: Device, mode: str, *, names: Sequence[str]
 ) -> tuple[list[Candidate], list[Skipped]]:
     """Of the variants that are named those that run the problem, and those that do not."""
     running: list[Candidate] = []
     skipped: list[Skipped] = []
     for name in dict.fromkeys(names):
-        candidate, why = runnable_candidate(problem, device, name)
+        candidate, why = runnable_candidate(problem, device, name, mode)
         if candidate is not None:
             running.append(candidate)
         else:
@@ -98,13 +98,15 @@ def _among_named(
     return running, skipped
 
 
-def _among_all(problem: Problem, device: Device) -> tuple[list[Candidate], list[Skipped]]:
+def _among_all(
+    problem: Problem, device: Device, mode: str
+) -> tuple[list[Candidate], list[Skipped]]:
     """Variants that run the problem, and those made for it that do not; if none runs, all."""
     running: list[Candidate] = []
     concerned: list[Skipped] = []
     others: list[Skipped] = []
     for variant in registry.variants(problem.operation):
-        candidate, why = runnable_candidate(problem, device, variant.name)
+        candidate, why = runnable_candidate(problem, device, variant.name, mode)
         if candidate is not None:
             running.append(candidate)
         elif concerns(variant, problem, device.kind):

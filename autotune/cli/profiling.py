@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from autotune.candidates import candidate_of_variant, served_candidate
-from autotune.cli.answer import Answer
+from autotune.cli.answer import Answer, say
 from autotune.device import Device
 from autotune.fingerprint import fingerprint, toolchain
+from autotune.lock import device_lock
 from autotune.model import Candidate, Problem
 from autotune.model.traits import predict
 from autotune.plugins import plugin_files
@@ -24,7 +25,8 @@ def run(problem: Problem, device: Device, name: str | None) -> Answer:
         if name is None
         else candidate_of_variant(problem, device, name)
     )
-    found = profile(problem, candidate, device, plugin_files=plugin_files())
+    with device_lock(device.lock_name, waiting=say):
+        found = profile(problem, candidate, device, plugin_files=plugin_files())
     _keep(problem, device, candidate, found)
     variant = registry.variant(problem.operation, candidate.variant)
     prediction = predict(variant, problem, candidate.config)

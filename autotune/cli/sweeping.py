@@ -141,7 +141,7 @@ def _named(operation: Operation, name: str, problems: Sequence[Problem], how: Ho
 def _candidate(problem: Problem, how: How) -> Candidate:
     """The variant that was named, or the one whose threads tell most, which is said."""
     if how.variants:
-        return candidate_of_variant(problem, how.device, how.variants[0])
+        return candidate_of_variant(problem, how.device, how.variants[0], how.mode)
     candidate, grounds = threaded_candidate(problem, how.device, how.mode)
     say(f"{grounds}.")
     return candidate

@@ -60,6 +60,16 @@ def strides_in_elements(array: Any) -> tuple[int, ...]:
     return _elements(array.strides, array.itemsize) if of_torch is None else tuple(of_torch())
 
 
+def require_elements(array: Any, address: int) -> None:
+    """Raise ShapeError for an array whose first element lies at no multiple of its size."""
+    size = array.itemsize if hasattr(array, "itemsize") else array.element_size()
+    if address % size:
+        raise ShapeError(
+            f"an array of elements of {size} bytes begins at an address that is no multiple of "
+            f"it; pass a copy."
+        )
+
+
 @lru_cache(maxsize=4096)
 def _elements(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     if any(stride % itemsize for stride in strides):

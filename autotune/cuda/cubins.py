@@ -18,7 +18,7 @@ KEPT = KeptCode("cuda", ".cubin", largest=512 * 2**20)
 def cubin(source: CudaSource, command: list[str], arch: str) -> bytes:
     """The machine code of `source` for `arch`: from disk if it is there and whole, or compiled."""
     options = [f"--gpu-architecture={arch}", *command]
-    parts = [source.digest, nvrtc.version(), *options]
+    parts = [source.digest, nvrtc.version(), nvrtc.build(), *options]
     name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     def compiled() -> bytes:

@@ -32,8 +32,9 @@ _CODE = re.compile(r"S\d+|[PqQiIdfhHbB?]")
 _MAX_THREADS, _SHARED, _CONST, _LOCAL, _REGISTERS = 0, 1, 2, 3, 4  # CU_FUNC_ATTRIBUTE_...
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
-_LOST = frozenset({700, 702, 710, *range(714, 720)})
-"""Illegal address or instruction, timeout, assertion, ECC, failed launch: the context is gone."""
+_LOST = frozenset({214, 220, 700, 702, 710, *range(714, 720)})
+"""ECC, NVLink, illegal address or instruction, timeout, assertion, failed launch: the context is
+gone."""
 _CAPTURE = range(900, 909)
 """CUDA_ERROR_STREAM_CAPTURE_...: what a capture does not allow, or one that something broke."""
 _WITHOUT_ASKING = 48 * 1024  # bytes of shared memory that need no opt-in

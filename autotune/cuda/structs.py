@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from autotune.cuda.arrays import strides_in_elements
+from autotune.cuda.arrays import require_elements, strides_in_elements
 
 AXES = "bhnd"
 """What the four strides of a tensor are along: batch, head, row, column."""
@@ -88,6 +88,8 @@ class ArgumentStruct:
         """The same for a call that is not known."""
         addresses = [each[0] if each.__class__ is tuple else each for each in call[1:]]
         packed = addresses == call[1:]
+        for array, address in zip(arrays, addresses, strict=True):
+            require_elements(array, address)
         layout = None if packed else tuple(map(strides_in_elements, self._tensors(arrays)))
         start = self._call.pack(*self._order(addresses), call[0])
         rest, aligned = self._rests.get(layout) or self._describe(layout)

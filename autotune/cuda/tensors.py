@@ -124,7 +124,8 @@ def _form(tensor: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 def gradient_guard(operation: str) -> Callable[[Sequence[Any]], None]:
     """A function that raises UserError for inputs whose gradient is to be recorded.
 
-    A kernel is no node of torch's graph: what depends on its result would silently lose it.
+    A kernel is no node of torch's graph: what depends on its result would silently lose it. What
+    torch negates only when it reads it, as the imaginary part of a conjugate, is a ShapeError.
     """
     enabled = import_module("torch").is_grad_enabled
 
@@ -133,6 +134,10 @@ def gradient_guard(operation: str) -> Callable[[Sequence[Any]], None]:
             raise UserError(
                 f"{operation}: an input requires a gradient, which kernels do not record; call "
                 "under torch.no_grad(), or with tensor.detach()."
+            )
+        if any(tensor.is_neg() for tensor in inputs):
+            raise ShapeError(
+                f"{operation}: an input is negated when it is read; pass tensor.resolve_neg()."
             )
 
     return guard

@@ -122,9 +122,16 @@ class Problem:
 
     @cached_property
     def compulsory_bytes(self) -> tuple[int, int]:
-        """Bytes (read, written) that no arrangement avoids: each input once, each output once."""
-        read = sum(self.nbytes(t.dims, t.dtype) for t in self.operation.inputs)
-        written = sum(self.nbytes(t.dims, t.dtype) for t in self.operation.outputs)
+        """Bytes (read, written) that no arrangement avoids: each input once, each output once.
+
+        Of an array that is updated in place a call may touch little, as of a cache that a row is
+        appended to: it does not count.
+        """
+        operation = self.operation
+        read, written = (
+            sum(self.nbytes(t.dims, t.dtype) for t in tensors if t.name not in operation.updated)
+            for tensors in (operation.inputs, operation.outputs)
+        )
         return read, written
 
     def nbytes(self, dims: Sequence[str], dtype: str | None = None) -> int:

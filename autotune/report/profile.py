@@ -34,7 +34,7 @@ def profile_blocks(
         ),
         "",
         "Times are the profiler's, with caches flushed before every launch. Atomics count every "
-        "lane of a warp.",
+        "lane of a warp, an addition of two or four numbers at once as one.",
     ]
 
 

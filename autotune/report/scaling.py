@@ -76,8 +76,7 @@ def threads_blocks(problem: Problem, swept: Swept, mode: str) -> list[Block]:
         if not point.samples
     ]
     blocks += [f"  {setting_text(setting)}: left out, {why}" for setting, why in swept.left_out]
-    blocks += ["", *_conclusion(swept)]
-    return blocks
+    return [*blocks, "", *_conclusion(swept), *_marks(rows)]
 
 
 def threads_document(problem: Problem, swept: Swept, mode: str) -> dict[str, Any]:
@@ -103,6 +102,14 @@ def threads_document(problem: Problem, swept: Swept, mode: str) -> dict[str, Any
         },
         "left_out": [{"setting": setting, "reason": why} for setting, why in swept.left_out],
     }
+
+
+def _marks(rows: Sequence[Sequence[str]]) -> list[str]:
+    """What the marks in a table stand for, of those that it has."""
+    known = {"~": "disturbed by others", "?": "too few samples for 95%"}
+    cells = [cell for row in rows for cell in row]
+    found = [f"{m}: {text}." for m, text in known.items() if any(c.endswith(m) for c in cells)]
+    return ["", " ".join(found)] if found else []
 
 
 def _curve_table(dim: str, curve: Curve) -> Table:
@@ -171,6 +178,7 @@ def _point_document(point: Point) -> dict[str, Any]:
         "seconds": interval.median if interval else None,
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,
+        "coverage": interval.coverage if interval else None,
         "samples": list(point.samples),
         "first_call_seconds": point.first_call,
         "compile_seconds": point.compiling,
@@ -181,7 +189,10 @@ def _point_document(point: Point) -> dict[str, Any]:
 
 def _setting_row(swept: Swept, setting: Setting, point: Point) -> tuple[str, ...]:
     interval, penalty = point.interval, swept.penalty(setting)
-    between = f"{units.seconds(interval.low)} to {units.seconds(interval.high)}" if interval else ""
+    between = ""
+    if interval is not None:
+        between = f"{units.seconds(interval.low)} to {units.seconds(interval.high)}"
+        between += "" if interval.covers else "?"
     return (
         str(setting.threads),
         setting.placement or "-",
@@ -206,20 +217,18 @@ def _others(swept: Swept) -> dict[str, Any]:
 
 
 def _all_threads(swept: Swept) -> list[Setting]:
-    """The settings with the most threads, where a time was taken."""
-    timed = [setting for setting, point in swept.points if point.samples]
-    most = max((setting.threads for setting in timed), default=0)
-    return [setting for setting in timed if setting.threads == most]
+    """The settings with the most threads that were tried, whether or not they ran."""
+    tried = [setting for setting, _ in swept.points]
+    most = max((setting.threads for setting in tried), default=0)
+    return [setting for setting in tried if setting.threads == most]
 
 
 def _conclusion(swept: Swept) -> list[str]:
     best = swept.best
     if best is None:
         return ["no setting could be measured."]
-    parts = [
-        f"{setting.placement or 'as it is'} {swept.penalty(setting):.3g}x"
-        for setting in _all_threads(swept)
-    ]
+    costs = [(s.placement or "as it is", swept.penalty(s)) for s in _all_threads(swept)]
+    parts = [f"{place} " + ("no time" if c is None else f"{c:.3g}x") for place, c in costs]
     most = _all_threads(swept)[0].threads
     return [
         f"best: {setting_text(best[0])}, {_time(best[1])}.",

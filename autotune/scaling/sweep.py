@@ -96,7 +96,7 @@ def sweep_sizes(
             seconds = _each(budget - spent, (len(sized) - number) * len(variants))
             up = f"the budget of {units.duration(budget)} is used up" if spent >= budget else ""
             for curve in curves:
-                config = curve.config_at(size, problem, trials.device, up if number else "")
+                config = curve.config_at(size, problem, trials, up if number else "")
                 if config is None:
                     continue
                 say(f"{size}: {curve.variant.name}")
@@ -118,11 +118,12 @@ class _Curve:
     left_out: list[tuple[int, str]] = field(default_factory=list)
     given_up: str = ""
 
-    def config_at(self, size: int, problem: Problem, device: Device, up: str) -> Config | None:
+    def config_at(self, size: int, problem: Problem, trials: Trials, up: str) -> Config | None:
         """The config to measure; None where there is none, for a reason that is kept, or `up`."""
+        device = trials.device
         config, why = runnable_config(self.variant, problem, device)
         if config is not None and not self.given_up:
-            config = fastest_measured(problem, device, self.variant) or config
+            config = fastest_measured(problem, device, self.variant, trials.mode) or config
             self.given_up = _no_room(self.variant, size, problem, config, device)
         why = why or self.given_up or up
         if why:

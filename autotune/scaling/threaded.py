@@ -34,7 +34,7 @@ def threaded_candidate(problem: Problem, device: Device, mode: str) -> tuple[Can
     found = [
         (variant, candidate)
         for variant in others
-        if (candidate := _candidate(problem, variant, device)) is not None
+        if (candidate := _candidate(problem, variant, device, mode)) is not None
         and _varies(problem, variant, candidate, device)
     ]
     if not found:
@@ -42,7 +42,7 @@ def threaded_candidate(problem: Problem, device: Device, mode: str) -> tuple[Can
             f"no variant of {problem.operation.name} runs {problem} with more than one thread count"
             f" on {device.label}; give another shape, or name one: --variant NAME."
         )
-    times = [fastest_seconds(problem, device, variant) or math.inf for variant, _ in found]
+    times = [fastest_seconds(problem, device, variant, mode) or math.inf for variant, _ in found]
     grounds = "measured" if min(times) < math.inf else "predicted"
     if grounds == "predicted":
         rates = device_rates(device)
@@ -54,11 +54,11 @@ def threaded_candidate(problem: Problem, device: Device, mode: str) -> tuple[Can
     )
 
 
-def _candidate(problem: Problem, variant: Variant, device: Device) -> Candidate | None:
+def _candidate(problem: Problem, variant: Variant, device: Device, mode: str) -> Candidate | None:
     config, _ = runnable_config(variant, problem, device)
     if config is None:
         return None
-    return Candidate(variant.name, fastest_measured(problem, device, variant) or config)
+    return Candidate(variant.name, fastest_measured(problem, device, variant, mode) or config)
 
 
 def _varies(problem: Problem, variant: Variant, candidate: Candidate, device: Device) -> bool:

@@ -229,6 +229,14 @@ def test_against_stored_samples(seconds: float, status: str) -> None:
     assert "of numpy previous, allowed 1.05; numba 0.1 then" in found.reason
 
 
+def test_a_baseline_of_few_samples_says_what_is_missing() -> None:
+    before = replace(stored(1e-3), samples=(1e-3,) * 5)
+    found = performance(FakeWorker({"numpy": 1e-3}), before)
+    assert found.status == "cannot tell"
+    assert "the baseline has only 5 samples, which decide nothing; measure it" in found.reason
+    assert "more `seconds`" not in found.reason
+
+
 def test_a_disturbed_side_reaches_down_to_its_fastest_sample() -> None:
     def stalls(number: int) -> float:
         return 1.0 if number == 7 else 2.0 + 0.001 * number

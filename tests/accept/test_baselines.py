@@ -45,6 +45,13 @@ def test_a_variant_is_taken_with_its_fastest_config_that_was_measured() -> None:
     assert found.config == {"repeats": 20}
 
 
+def test_times_of_another_mode_decide_only_where_there_are_none_of_this_one() -> None:
+    keep(1e-3, "thrice", config={"repeats": 20}, mode="hot")
+    assert find("thrice") == candidate("thrice", repeats=20)
+    keep(5e-3, "thrice", config={"repeats": 1})
+    assert find("thrice") == candidate("thrice", repeats=1)
+
+
 def test_a_variant_that_cannot_run_one_problem_says_so_there_and_the_rest_goes_on() -> None:
     with baselines("absent", PLACE) as found:
         reason = missing(found.find(problem(), candidate("numpy"), served=False))
@@ -108,6 +115,19 @@ def test_the_same_config_is_preferred_and_another_one_is_said() -> None:
     assert seconds(find("previous", "thrice")) == 5e-3
 
 
+def test_where_a_trial_has_too_few_samples_those_before_it_of_the_same_source_count_too() -> None:
+    few = {"fingerprint": OLD, "samples": (2e-3,) * 5}
+    keep(1e-3, fingerprint=OLDER)
+    keep(4e-3, **few | {"toolchain": {"numba": "0.0"}})
+    for _ in range(3):
+        keep(2e-3, **few)
+    found = find("previous")
+    assert isinstance(found, Stored)
+    assert found.samples == (2e-3,) * 10
+    keep(3e-3, fingerprint=OLD)
+    assert seconds(find("previous")) == 3e-3  # enough by itself
+
+
 def test_failures_are_no_baseline_and_a_version_of_another_problem_is_none() -> None:
     failed = {"status": "failed", "samples": (), "median": None, "low": None, "high": None}
     keep(1e-3, fingerprint=OLD, label="v1", **failed)
@@ -165,6 +185,13 @@ def test_a_file_gives_the_same_variant_and_changes_no_store(exported: Path) -> N
         "baseline.json has no measurement of this problem"
     )
     assert not (exported.parent / "second-home").exists()
+
+
+def test_what_a_profiler_timed_is_no_baseline_of_a_file(tmp_path: Path) -> None:
+    keep(1e-3)
+    keep(9e-3, stage="profile", samples=(9e-3,))
+    export_file(tmp_path / "baseline.json")
+    assert seconds(find(str(tmp_path / "baseline.json"))) == 1e-3
 
 
 def test_what_a_file_has_and_cannot_be_read_is_told(exported: Path) -> None:

@@ -55,7 +55,7 @@ class Tensor:
 
     def __init__(self, array: np.ndarray[Any, Any], dtype: DType, device: Device) -> None:
         self._array, self.dtype, self.device = array, dtype, device
-        self.requires_grad = False
+        self.requires_grad = self.negated = False
 
     @property
     def shape(self) -> Size:
@@ -72,6 +72,12 @@ class Tensor:
 
     def stride(self) -> tuple[int, ...]:
         return tuple(each // self._array.itemsize for each in self._array.strides)
+
+    def is_neg(self) -> bool:
+        return self.negated
+
+    def element_size(self) -> int:
+        return self._array.itemsize
 
     def data_ptr(self) -> int:
         return int(self._array.ctypes.data)

@@ -208,6 +208,27 @@ def test_residuals_beside_given_outputs_are_made_where_the_arrays_are(gpu: Any) 
     assert peak.data.device_id == 1
 
 
+def test_an_input_that_is_written_to_is_copied_where_it_is(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu.device_count = 2
+    streams.several_devices.cache_clear()
+    x, y = values()
+    with gpu.cuda.Device(1):
+        arrays = [gpu.asarray(x), gpu.asarray(y)]
+    copied: list[int] = []
+
+    def copy(array: Any) -> Any:
+        copied.append(gpu.device_id)
+        return gpu.asarray(array.get())
+
+    monkeypatch.setattr(type(arrays[0]), "copy", copy, raising=False)
+    dispatch(gpu_sum, *arrays)(*arrays, out=arrays[0])
+    assert copied == [1]
+    assert gpu.device_id == 0
+    np.testing.assert_allclose(arrays[0].get(), 2 * (x + y))
+
+
 def test_arrays_that_begin_between_vectors_are_of_a_class_of_their_own(gpu: Any) -> None:
     x, y = values()
     aligned, longer = [gpu.asarray(x), gpu.asarray(y)], gpu.empty(x.size + 1)

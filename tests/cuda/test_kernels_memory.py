@@ -27,8 +27,12 @@ def test_a_workspace_takes_the_place_of_temporaries(gpu: Any, torch: Any) -> Non
     for wrong in (gpu.empty(255, np.uint8), gpu.empty(300, np.float32), np.empty(300, np.uint8)):
         with pytest.raises(ShapeError, match="packed uint8 array of cupy's of at least 256 bytes"):
             kernel(*arrays, workspace=wrong)
+    with pytest.raises(ShapeError, match="begins at an address that is no multiple of 16"):
+        kernel(*arrays, workspace=gpu.empty(300, np.uint8)[1:])
     tensors = [torch.on(x), torch.on(y)]
     bytes_of_torch = torch.on(np.zeros(256, np.uint8))
+    with pytest.raises(ShapeError, match="workspace is on the host, the inputs on cuda:0"):
+        kernel(*tensors, workspace=torch.on(np.zeros(256, np.uint8), None))
     kernel(*tensors, workspace=bytes_of_torch)
     np.testing.assert_allclose(bytes_of_torch._array[:192].view("f8"), 2 * (x + y).ravel())
 

@@ -30,6 +30,10 @@ def source(tmp_path: Path) -> CudaSource:
     return CudaSource(tmp_path / "scale.cu")
 
 
+def test_updates_of_one_version_are_told_apart_as_far_as_is_known() -> None:
+    assert int(nvrtc.build()) > 1 << 20
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a", "sm_100", "sm_120"])
 def test_machine_code_for_every_architecture(source: CudaSource, arch: str) -> None:
     code = source.compile({"REAL": "double"}, arch=arch)

@@ -6,7 +6,10 @@ import struct
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from autotune.cuda.structs import ArgumentStruct
+from autotune.errors import ShapeError
 
 
 def _array(address: int, strides: tuple[int, int], *, packed: bool) -> Any:
@@ -38,3 +41,18 @@ def test_the_same_address_with_other_strides_is_another_call() -> None:
             assert steps == [0, 0, *(stride // 4 for stride in strides), 0, 0, 8, 1]
             assert aligned == (strides in ((32, 4), (64, 4)))
     assert len(arguments._known) == len(layouts)
+
+
+def test_an_array_between_its_own_elements_is_refused() -> None:
+    arguments = ArgumentStruct(
+        ["x", "y"],
+        pointers=["x", "y"],
+        strided={"x": "nd", "y": "nd"},
+        shapes={"x": (6, 8), "y": (6, 8)},
+        sizes=(6,),
+        itemsize=4,
+    )
+    y = _array(8192, (32, 4), packed=True)
+    with pytest.raises(ShapeError, match="elements of 4 bytes begins at an address that is no"):
+        arguments([_array(4098, (32, 4), packed=True), y], 0.5)
+    arguments([_array(4100, (32, 4), packed=True), y], 0.5)

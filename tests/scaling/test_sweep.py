@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -169,6 +170,24 @@ def test_all_threads_are_compared_with_the_best() -> None:
     document = threads_document(problem(), swept, "cold")
     assert document["best"] == Setting(2, "free")
     assert document["all_threads_over_best"]["free"] == pytest.approx(535.0)
+
+
+def test_few_samples_are_marked_and_all_threads_that_fail_are_told_of() -> None:
+    def failing(size: int, job: Job) -> float | str:
+        return "failed" if job.config["threads"] == 4 else by_threads(size, job)
+
+    swept = sweep_threads(trials(Numa(), FakeWorker(failing)), problem(), CHOSEN, budget=1.0)
+    points = [
+        (setting, replace(point, samples=point.samples[:3])) for setting, point in swept.points
+    ]
+    few = replace(swept, points=tuple(points))
+    flat = " ".join(to_text(threads_blocks(problem(), few, "cold")).split())
+    assert re.search(r"to 99\d us\?", flat)
+    assert "all 4 threads over the best: free no time" in flat
+    assert flat.endswith("?: too few samples for 95%.")
+    document = threads_document(problem(), few, "cold")
+    assert document["all_threads_over_best"]["free"] is None
+    assert document["settings"][0]["coverage"] < 0.95
 
 
 def test_the_rest_of_the_config_changes_only_where_a_constraint_asks_for_it() -> None:

@@ -23,6 +23,12 @@ def arrays(dtype: str = "float32") -> list[np.ndarray]:
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
+def test_the_cache_that_a_row_is_appended_to_is_not_what_has_to_move() -> None:
+    load_plugins()
+    problem = Problem.of(registry.operation("kv_append"), SHAPE, "float32")
+    assert problem.compulsory_bytes == (2 * 3 * (4 + 6) * 4, 0)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_one_row_is_written_in_place(dtype: str) -> None:
     keys, values, key, value = arrays(dtype)

@@ -10,8 +10,9 @@ from worker_bench import PLUGIN
 from autotune.bench import SLOWEST_MEMORY, CpuBench
 from autotune.device import local_cpu
 from autotune.errors import UserError
+from autotune.limits import arithmetic_limit
 from autotune.model import Problem
-from autotune.plugins import load_file
+from autotune.plugins import load_file, load_plugins
 from autotune.registry import registry
 from autotune.worker.failures import failure
 from autotune.worker.measure import compile_only, measure
@@ -68,6 +69,22 @@ def test_only_large_cold_problems_have_a_physical_limit() -> None:
     assert bench.physical_limit(size, "cold") == pytest.approx(size / (SLOWEST_MEMORY * 1e9))
     assert bench.physical_limit(size, "hot") == 0.0
     assert bench.physical_limit(1000, "cold") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "causal", "pairs"),
+    [(8, 8, False, 64), (8, 8, True, 36), (8, 3, True, 6), (3, 8, True, 21)],
+)
+def test_a_causal_mask_leaves_fewer_operations_that_cannot_be_avoided(
+    queries: int, keys: int, causal: bool, pairs: int
+) -> None:
+    load_plugins()
+    attention = registry.operation("attention")
+    sizes = {"B": 1, "H": 1, "Nq": queries, "Nk": keys, "D": 4}
+    problem = Problem.of(attention, sizes, "float64", causal=causal)
+    bench = CpuBench(local_cpu())
+    every = arithmetic_limit(bench, Problem.of(attention, sizes, "float64"))
+    assert arithmetic_limit(bench, problem) == pytest.approx(every * pairs / (queries * keys))
 
 
 def test_phases_are_reported_in_order_with_what_a_call_may_take(session: Session) -> None:
