@@ -120,7 +120,7 @@ def fused_threads(trials: Trials) -> Rows:
     rows: Rows = []
     sizes = {**HEADS, "N": 4096}
     for name in ("separate", "five_pass"):
-        rows += by_threads(trials, "attention_train", sizes, "float64", name, budget=20.0)
+        rows += by_threads(trials, "attention_train", sizes, "float64", name, budget=60.0)
     return rows
 
 

@@ -23,8 +23,8 @@ from autotune_tuning_db import TrialRow
 
 Say = Callable[[str], None]
 
-LONGEST_SECONDS, SHORTEST_SECONDS = 2.0, 0.1
-"""For sampling one candidate, whatever the budget."""
+LONGEST_SECONDS, SHORTEST_SECONDS = 10.0, 0.1
+"""For sampling one candidate, whatever the budget: calls of some seconds need the longest."""
 
 
 @dataclass(frozen=True, slots=True)
