@@ -34,7 +34,7 @@ class Layout:
     def check(self, library: Library, place: int | None, workspace: Any, what: str) -> None:
         """ShapeError for a workspace that is no array of enough bytes of that library and place.
 
-        It begins where vectors can be read, as what a library allocates does.
+        On a GPU it begins where vectors can be read, as what a library allocates does.
         """
         shape, dtype = getattr(workspace, "shape", None), getattr(workspace, "dtype", None)
         fits = shape is not None and len(shape) == 1 and shape[0] >= self.nbytes
@@ -49,17 +49,11 @@ class Layout:
             raise ShapeError(
                 f"{what}: workspace is on {place_name(found)}, the inputs on {place_name(place)}."
             )
-        if _address(library, workspace) % VECTOR_BYTES:
+        if not library.aligned(workspace):
             raise ShapeError(
                 f"{what}: workspace begins at an address that is no multiple of {VECTOR_BYTES}; "
                 "pass an array as it was allocated."
             )
-
-
-def _address(library: Library, workspace: Any) -> int:
-    if library.name == "numpy":
-        return int(workspace.__array_interface__["data"][0])
-    return int(workspace.data_ptr() if library.name == "torch" else workspace.data.ptr)
 
 
 @lru_cache(maxsize=256)

@@ -50,7 +50,7 @@ def test_temporaries_in_a_workspace_are_aligned_and_apart() -> None:
     assert places.offsets == (0, 3 * ALIGNMENT)
     assert places.nbytes == 3 * ALIGNMENT + 2 * ALIGNMENT
     workspace = np.zeros(places.nbytes, np.uint8)
-    places.check(NumpyArrays(), workspace, "thing")
+    places.check(NumpyArrays(), None, workspace, "thing")
     a, b = NumpyArrays().carver(places.parts)(workspace)
     a[...], b[...] = 1.5, 7
     assert (a.shape, a.dtype, b.shape, b.dtype) == ((50, 3), "f4", (50,), "i8")
@@ -58,4 +58,4 @@ def test_temporaries_in_a_workspace_are_aligned_and_apart() -> None:
     assert (workspace[768:1168].view("i8") == 7).all()
     for wrong in (workspace[1:], workspace[::2], workspace.view("f4"), workspace.reshape(2, -1)):
         with pytest.raises(ShapeError, match="at least 1280 bytes"):
-            places.check(NumpyArrays(), wrong, "thing")
+            places.check(NumpyArrays(), None, wrong, "thing")

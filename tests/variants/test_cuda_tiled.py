@@ -223,6 +223,9 @@ class _Tensor:
     def data_ptr(self) -> int:
         return int(self._array.data.ptr)
 
+    def element_size(self) -> int:
+        return int(self._array.itemsize)
+
     def is_contiguous(self) -> bool:
         return bool(self._array._c_contiguous)
 
