@@ -83,13 +83,21 @@ def version() -> str:
 @cache
 def build() -> str:
     """What tells updates of one version apart, as far as is known: the size of the library."""
-    library()
     try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
+        return str(_file(str(library()._name)).stat().st_size)
     except OSError:
         return ""
-    files = {line.split(maxsplit=5)[5] for line in lines if "libnvrtc.so" in line}
-    return " ".join(str(Path(file).stat().st_size) for file in sorted(files))
+
+
+def _file(name: str) -> Path:
+    """The file of a loaded library; OSError where the loader alone knows it, or several."""
+    if Path(name).is_absolute():
+        return Path(name)
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    loaded = {line.split(maxsplit=5)[5] for line in lines if f"/{name}" in line}
+    if len(loaded) != 1:
+        raise FileNotFoundError(name)
+    return Path(loaded.pop())
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,10 @@ def source(tmp_path: Path) -> CudaSource:
 
 def test_updates_of_one_version_are_told_apart_as_far_as_is_known() -> None:
     assert int(nvrtc.build()) > 1 << 20
+    ctypes.CDLL("libm.so.6")
+    assert nvrtc._file("libm.so.6").is_absolute()  # as one is that the loader has found
+    with pytest.raises(OSError, match="libnone"):
+        nvrtc._file("libnone.so.1")
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a", "sm_100", "sm_120"])
