@@ -76,9 +76,9 @@ def _bound(problem: Problem, library: Library, kind: type, place: int | None) ->
     recording: Callable[[], bool] | None = None
     guard: Callable[[Sequence[Any]], None] | None = None
     if library.name == "torch":
-        from autotune.cuda.tensors import gradient_guard
+        from autotune.cuda.tensors import input_guard
 
-        guard = gradient_guard(operation.name)
+        guard = input_guard(operation.name)
     if place is not None:
         from autotune.cuda import streams
 

@@ -29,8 +29,6 @@ V4_OVER_V3_A100 = _by_size(0.792, 0.753, 0.741, 0.525, 0.713, 0.767, 1.043, 1.32
 TRAFFIC = {"read": (6.291, 9.045), "written": (69.206, 142.333)}
 # Counted gigabytes (10^9) read and written at N = 4096 on the A100.
 FUSED_TRAFFIC = {"v3": (44.2422, 1.358), "v4": (88.4655, 1.368)}
-# The block of 512 tokens there, megabytes (10^6).
-BLOCK_TRAFFIC = (10.486, 15.74)
 ATOMICS = {"v2": 1_073_741_824, "GK alone": 536_870_912}
 
 # CPU forward, 2 x EPYC 7763 (128 cores): seconds on one thread, best threads, its speed-up, and how

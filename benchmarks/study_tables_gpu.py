@@ -12,7 +12,7 @@ import published
 from common import RESULTS
 from tables import load, number, over, ratio, source, table
 
-_ROUNDS = 5  # fewer have no interval
+_ROUNDS = 6  # fewer have no interval of 95%
 _BACKWARD = ("separate", "separate_stored")  # with atomics for GK, and without
 
 POLICY = RESULTS.parents[1] / "policies" / "autotune_policies" / "data" / "nvidia-h200.json"

@@ -121,11 +121,12 @@ def _form(tensor: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     return tuple(tensor.shape), tuple(tensor.stride()), tensor.element_size()
 
 
-def gradient_guard(operation: str) -> Callable[[Sequence[Any]], None]:
-    """A function that raises UserError for inputs whose gradient is to be recorded.
+def input_guard(operation: str) -> Callable[[Sequence[Any]], None]:
+    """A function that refuses inputs of which torch knows more than what lies in memory.
 
-    A kernel is no node of torch's graph: what depends on its result would silently lose it. What
-    torch negates only when it reads it, as the imaginary part of a conjugate, is a ShapeError.
+    A kernel is no node of torch's graph: what depends on its result would silently lose the
+    gradient that an input is to have recorded (UserError). What torch negates only when it reads
+    it, as the imaginary part of a conjugate, is a ShapeError.
     """
     enabled = import_module("torch").is_grad_enabled
 
@@ -164,7 +165,7 @@ def as_tensor(array: Any) -> Any:
 
 def run_on_views(kernel: Any, inputs: Sequence[Any], out: Any, **options: Any) -> Any:
     """Call a kernel of the CPU with tensors: on their memory, and its results as tensors."""
-    gradient_guard(kernel.operation)(inputs)
+    input_guard(kernel.operation)(inputs)
     given = out if out is None or isinstance(out, tuple | list) else (out,)
     workspace = options.pop("workspace", None)
     results = kernel(

@@ -22,8 +22,8 @@ def _array(address: int, strides: tuple[int, int], *, packed: bool) -> Any:
     )
 
 
-def test_the_same_address_with_other_strides_is_another_call() -> None:
-    arguments = ArgumentStruct(
+def _of_two() -> ArgumentStruct:
+    return ArgumentStruct(
         ["x", "y"],
         pointers=["x", "y"],
         strided={"x": "nd", "y": "nd"},
@@ -31,6 +31,10 @@ def test_the_same_address_with_other_strides_is_another_call() -> None:
         sizes=(6,),
         itemsize=4,
     )
+
+
+def test_the_same_address_with_other_strides_is_another_call() -> None:
+    arguments = _of_two()
     layouts = [((32, 4), True), ((64, 4), False), ((36, 4), False), ((4, 32), False)]
     y = _array(8192, (32, 4), packed=True)
     for _ in range(2):
@@ -44,14 +48,7 @@ def test_the_same_address_with_other_strides_is_another_call() -> None:
 
 
 def test_an_array_between_its_own_elements_is_refused() -> None:
-    arguments = ArgumentStruct(
-        ["x", "y"],
-        pointers=["x", "y"],
-        strided={"x": "nd", "y": "nd"},
-        shapes={"x": (6, 8), "y": (6, 8)},
-        sizes=(6,),
-        itemsize=4,
-    )
+    arguments = _of_two()
     y = _array(8192, (32, 4), packed=True)
     with pytest.raises(ShapeError, match="elements of 4 bytes begins at an address that is no"):
         arguments([_array(4098, (32, 4), packed=True), y], 0.5)
