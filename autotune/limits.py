@@ -25,18 +25,7 @@ def physical_limit(bench: Bench, problem: Problem, mode: Mode) -> float:
 
 def arithmetic_limit(bench: Bench, problem: Problem) -> float:
     """The same from the operations alone; 0 where the operation does not declare any."""
-    flops = problem.flops * _attended(problem)
-    if not flops:
-        return 0.0
     fastest = FASTEST_MULTIPROCESSOR if bench.device.kind == "cuda" else FASTEST_CORE
     rate = fastest.get(problem.itemsize, max(fastest.values()))
-    return flops / (rate * workers_of(bench.device))
+    return problem.flops / (rate * workers_of(bench.device))
 
-
-def _attended(problem: Problem) -> float:
-    """The share of pairs of query and key that a causal mask leaves; counts are without it."""
-    queries, keys = problem.sizes.get("Nq", 0), problem.sizes.get("Nk", 0)
-    if not problem.flags.get("causal") or not queries * keys:
-        return 1.0
-    some = min(queries, keys)  # queries that attend any
-    return (some * (keys - some) + some * (some + 1) / 2) / (queries * keys)

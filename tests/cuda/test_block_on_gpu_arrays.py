@@ -144,6 +144,7 @@ BLOCKS = [
     for suffix in ("", "_train")
     for name in ("cuda_parts", "cuda_parts_norm_mlp")
 ]
+BLOCKS += [(operation, f"{name}_atomic") for operation, name in BLOCKS if "train" in operation]
 
 
 class Block:
@@ -174,6 +175,21 @@ class Block:
 @pytest.mark.parametrize(("operation", "name"), BLOCKS)
 def test_it_is_its_reference(gpu: Any, operation: str, name: str) -> None:
     Block(gpu, operation, name).check()
+
+
+@pytest.mark.parametrize(("operation", "name"), BLOCKS)
+def test_parts_repeat_bitwise_where_the_block_does(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, operation: str, name: str
+) -> None:
+    asked = []
+
+    def recorded(part: str, **options: Any) -> Any:
+        asked.append(options["deterministic"])
+        return kernel_for(part, **options)
+
+    monkeypatch.setattr("autotune_variants.block.parts.dispatch", recorded)
+    Block(gpu, operation, name).check()
+    assert set(asked) == {not name.endswith("_atomic")}
 
 
 @pytest.mark.parametrize(("operation", "name"), BLOCKS)

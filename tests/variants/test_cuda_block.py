@@ -29,7 +29,7 @@ def problem(variant: Variant, dtype: str = "float64") -> Problem:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_array_read_is_there_and_every_output_written(variant: Variant) -> None:
-    assert is_deterministic(variant)
+    assert is_deterministic(variant) == (not variant.name.endswith("_atomic"))
     there = {tensor.name for tensor in variant.operation.inputs}
     for each in variant.passes:
         missing = set(each.reads) - there - set(each.writes)
@@ -46,7 +46,7 @@ def test_it_is_built_without_a_gpu_and_its_own_launches_are_few(variant: Variant
         assert config is not None
         with collecting() as launchers:
             variant.build(one, config)
-        train, fused = "train" in one.operation.name, variant.name == "cuda_parts_norm_mlp"
+        train, fused = "train" in one.operation.name, "norm_mlp" in variant.name
         # Normalisations, residuals, and weights side by side; the rest are parts and products.
         assert len(launchers) == (3 if fused else 4) + ((3 if fused else 5) if train else 0)
 

@@ -12,7 +12,7 @@ from autotune_variants.products import Array
 _FIRST = "x[B,N,D] weight1[D] w_q[D,H,Dh] w_k[D,Hkv,Dh] w_v[D,Hkv,Dh]"
 _OUTPUT = "w_o[H,Dh,D]"
 _LAST = "weight2[D] w_gate[D,F] w_up[D,F] w_down[F,D]"
-_ATTENTION, _MLP = "4*B*H*N*N*Dh", "6*B*N*D*F"
+_ATTENTION, _MLP = "4*B*H*(N*(N + 1)//2 if causal else N*N)*Dh", "6*B*N*D*F"
 _PROJECTIONS, _PROJECTION = "2*B*N*D*(H + 2*Hkv)*Dh", "2*B*N*D*H*Dh"
 
 

@@ -4,9 +4,10 @@ What serves a part is what its policy says: tuning `attention`, `norm_mlp_train`
 the sizes of the block tunes the block. The parts are bound when the variant is built, so a kernel
 of a block keeps the policies it was built with, and a measurement of a block is one of the policies
 of its time: tune the parts before the block. Their temporaries come out of the block's own
-`room`, and only what fits into it and repeats bitwise is asked for, so that the block's declared
-workspace and determinism hold whatever the policies say. What is left is done here: projections
-(products.py), residuals by NumPy. Between the parts, arrays lie as (B,N,heads,Dh).
+`room`, and only what fits into it is asked for and, unless the block is declared to add
+atomically, only what repeats bitwise, so that its workspace and determinism hold whatever the
+policies say. What is left is done here: projections (products.py), residuals by NumPy. Between the
+parts, arrays lie as (B,N,heads,Dh).
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ class Parts:
     Raises ConstraintError when no variant of a part fits into the room.
     """
 
-    def __init__(self, problem: Any, room_bytes: int, device: str = "cpu") -> None:
+    def __init__(
+        self, problem: Any, room_bytes: int, device: str = "cpu", *, atomic: bool = False
+    ) -> None:
         sizes = problem.sizes
         self._options: dict[str, Any] = {
             "dtype": problem.dtype,
             "device": device,
-            "deterministic": True,
+            "deterministic": not atomic,
             "max_workspace": max(room_bytes - PADDING, 0),
         }
         self._tokens = {"N": sizes["B"] * sizes["N"], "D": sizes["D"]}

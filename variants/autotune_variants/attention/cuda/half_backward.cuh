@@ -116,9 +116,18 @@ __device__ __forceinline__ void column_pass(const Args& a, i64 item, char* share
       for (int e = 0; e < 4; ++e) {
         float& x = s[4 * j + e];
         x = exp2_fast(fmaf(x, c, -(e & 1 ? shift.y : shift.x)));
-        if (masked) {
-          const i64 row = now.query + 8 * j + 2 * t + (e & 1), column = key + 8 * (e >> 1);
-          if (column >= a.nk || static_cast<int>(row) >= static_cast<int>(a.nq) || (CAUSAL && column > row + offset)) x = 0;
+      }
+    }
+    if (masked) {  // in a loop of its own, so that it is jumped over and not computed for nothing
+      const int columns = static_cast<int>(min(a.nk - key, i64(kOwned)));
+      const int rows = static_cast<int>(min(a.nq - now.query, i64(QUERY_STEP))) - 2 * t;
+      const int ahead = static_cast<int>(max(min(key - now.query - offset, i64(QUERY_STEP)), i64(-kOwned))) - 2 * t;
+#pragma unroll
+      for (int j = 0; j < QUERY_STEP / 8; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int row = 8 * j + (e & 1), column = 8 * (e >> 1);
+          if (column >= columns || row >= rows || (CAUSAL && ahead + column > row)) s[4 * j + e] = 0;
         }
       }
     }

@@ -80,6 +80,7 @@ FORWARD = Pass("forward_split", "forward_step")
 BACKWARD = Pass("backward_split", "backward_step")
 
 ADMITTED = (
+    "max(Nq, Nk) < 2**31 - 256",  # rows are counted in 32 bits
     "D >= 1",
     "D <= 256",
     "Dv == D",

@@ -42,7 +42,8 @@ HALF_SHARED = {
 SPLIT_SHARED = {"forward": "32768 + 1024*key_step", "backward_columns": "165888"}
 _MACROS = {"forward": "FORWARD_SHARED", "backward_columns": "COLUMN_SHARED"}
 
-_ADMITTED = ("D >= 1", "Dv == D", "compute == 90", "key_step == 128 or Nk > 64")
+_FEW_ROWS = "max(Nq, Nk) < 2**31 - 256"  # they are counted in 32 bits
+_ADMITTED = (_FEW_ROWS, "D >= 1", "Dv == D", "compute == 90", "key_step == 128 or Nk > 64")
 _STREAM: dict[str, Any] = {"parallel": {"B": 1, "H": 1, "Nq": _OWNED}, "flops": f"2*{_PRODUCT}"}
 
 

@@ -25,18 +25,21 @@ Arrays = dict[str, Any]
 Step = Callable[[Arrays, float], None]
 
 
-def run_block(problem: Any, temporaries: Mapping[str, tuple[int, ...]]) -> Run:
+def run_block(
+    problem: Any, temporaries: Mapping[str, tuple[int, ...]], *, atomic: bool = False
+) -> Run:
     """`run(*inputs, *outputs, *temporaries, eps)`; `temporaries` are their shapes by name.
 
     With z2 among them the MLP is a part without the normalisation, else normalisation and MLP are
-    one part. Inputs that are not contiguous are copied, outputs made apart and copied. A call with
-    the same contiguous arrays as one before is replayed as a CUDA graph: see `replayed`.
+    one part. Where it may be `atomic`, parts need not repeat bitwise. Inputs that are not
+    contiguous are copied, outputs made apart and copied. A call with the same contiguous arrays as
+    one before is replayed as a CUDA graph: see `replayed`.
     """
     operation = problem.operation
     outputs = {tensor.name for tensor in operation.outputs}
     given = [tensor.name for tensor in (*operation.inputs, *operation.outputs)]
     names = (*given, *temporaries)
-    steps = _Steps(problem, temporaries)
+    steps = _Steps(problem, temporaries, atomic)
 
     def run(*arguments: Any) -> None:
         arrays = dict(zip(names, arguments, strict=False))
@@ -54,8 +57,10 @@ def run_block(problem: Any, temporaries: Mapping[str, tuple[int, ...]]) -> Run:
 class _Steps:
     """Everything a call does, in order."""
 
-    def __init__(self, problem: Any, temporaries: Mapping[str, tuple[int, ...]]) -> None:
-        self._problem, self._room = problem, temporaries["room"][0]
+    def __init__(
+        self, problem: Any, temporaries: Mapping[str, tuple[int, ...]], atomic: bool
+    ) -> None:
+        self._problem, self._room, self._atomic = problem, temporaries["room"][0], atomic
         sizes = problem.sizes
         self._rows = sizes["B"] * sizes["N"]
         self._heads = (sizes["H"], sizes["Hkv"], sizes["Hkv"])
@@ -81,7 +86,7 @@ class _Steps:
         kernel = self._bound.get(operation)
         if kernel is None:
             device = f"cuda:{cupy_cuda().runtime.getDevice()}"
-            parts = Parts(self._problem, self._room, device)
+            parts = Parts(self._problem, self._room, device, atomic=self._atomic)
             kernel = self._bound[operation] = getattr(parts, kind)(operation)
         return kernel
 

@@ -44,12 +44,12 @@ def temporaries(projected: bool, train: bool, fused: bool) -> tuple[Intermediate
     return (*arrays, Intermediate("room", (_ROOM,), "uint8"))
 
 
-def passes(projected: bool, train: bool, fused: bool) -> tuple[Pass, ...]:
-    """Every step."""
+def passes(projected: bool, train: bool, fused: bool, atomic: bool) -> tuple[Pass, ...]:
+    """Every step; where it may be `atomic`, gradients of q, k and v are sums by atomics."""
     return (
         *_attention(projected, fused),
-        *(_norm_mlp(train) if fused else _separate(train)),
-        *(_backward(projected) if train else ()),
+        *(_norm_mlp(train) if fused else _separate(projected, train)),
+        *(_backward(projected, "atomic" if atomic else "owned") if train else ()),
     )
 
 
@@ -85,9 +85,11 @@ def _norm_mlp(train: bool) -> tuple[Pass, ...]:
     )
 
 
-def _separate(train: bool) -> tuple[Pass, ...]:
+def _separate(projected: bool, train: bool) -> tuple[Pass, ...]:
     above, grads = (("grad_out",), ("grad_z2", *_GRADS)) if train else ((), ())
-    norm = Pass("norm2", reads=("heads", "x", "weight2"), writes=_owned("r", "z2"), flops="4*B*N*D")
+    attended = "r" if projected else "heads"
+    sums = ("r", "z2")
+    norm = Pass("norm2", reads=(attended, "x", "weight2"), writes=_owned(*sums), flops="4*B*N*D")
     mlp = Pass(
         "mlp",
         reads=("z2", *_WEIGHTS, *above),
@@ -112,7 +114,7 @@ def _norm_gradients(which: str, x: str, grad_x: str, above: str) -> tuple[Pass, 
     )
 
 
-def _backward(projected: bool) -> tuple[Pass, ...]:
+def _backward(projected: bool, how: Any) -> tuple[Pass, ...]:
     above = "grad_heads" if projected else "grad_r"
     project = (
         Pass(
@@ -125,7 +127,7 @@ def _backward(projected: bool) -> tuple[Pass, ...]:
         Pass(
             "attention_gradients",
             reads=("qkv", "heads", "lse", above),
-            writes=_owned("grad_qkv"),
+            writes={"grad_qkv": how},
             flops=f"5*{_SCORES}/2",
         ),
         Pass(

@@ -29,7 +29,7 @@ PARTS: tuple[Variant, ...] = tuple(
 """Every built-in variant that may serve a part; this module is imported after all of theirs."""
 
 
-def _declare(operation: Any, name: str, doc: str, *, fused: bool) -> None:
+def _declare(operation: Any, name: str, doc: str, *, fused: bool, atomic: bool = False) -> None:
     projected = "w_o" in {tensor.name for tensor in operation.inputs}
     train = "grad_out" in {tensor.name for tensor in operation.inputs}
     arrays = passes.temporaries(projected, train, fused)
@@ -39,7 +39,7 @@ def _declare(operation: Any, name: str, doc: str, *, fused: bool) -> None:
 
         values = {**problem.names, **config}
         shapes = {a.name: tuple(int(evaluate(d, values)) for d in a.dims) for a in arrays}
-        return run_block(problem, shapes)
+        return run_block(problem, shapes, atomic=atomic)
 
     build.__doc__ = doc
     variant(
@@ -47,7 +47,7 @@ def _declare(operation: Any, name: str, doc: str, *, fused: bool) -> None:
         name,
         device="cuda",
         dtypes=operation.dtypes,
-        passes=passes.passes(projected, train, fused),
+        passes=passes.passes(projected, train, fused, atomic),
         intermediates=arrays,
         tunables=(PowerOfTwo("room", 1, 16, default=2),),
         constraints=(
@@ -62,16 +62,18 @@ def _declare(operation: Any, name: str, doc: str, *, fused: bool) -> None:
     )(build)
 
 
+_BLOCKS = {
+    "cuda_parts_norm_mlp": (True, "Attention and norm_mlp by dispatch, projections by cuBLAS"),
+    "cuda_parts": (
+        False,
+        "Attention and MLP by dispatch, projections by cuBLAS; residuals added by normalisations",
+    ),
+}
 for _operation in (
     *(transformer_block, transformer_block_train, projected_block, projected_block_train),
 ):
-    _declare(
-        *(_operation, "cuda_parts_norm_mlp"),
-        "Attention and norm_mlp by dispatch, projections by cuBLAS.",
-        fused=True,
-    )
-    _declare(
-        *(_operation, "cuda_parts"),
-        "Attention and MLP by dispatch, projections by cuBLAS; residuals added by normalisations.",
-        fused=False,
-    )
+    for _name, (_fused, _doc) in _BLOCKS.items():
+        _declare(_operation, _name, f"{_doc}.", fused=_fused)
+        if "grad_out" in {tensor.name for tensor in _operation.inputs}:
+            _atomic = f"{_doc}; parts may add atomically."
+            _declare(_operation, f"{_name}_atomic", _atomic, fused=_fused, atomic=True)
