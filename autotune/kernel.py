@@ -11,7 +11,9 @@ from autotune.binding import (
     explain_inputs,
     explain_outputs,
     fits,
+    saw,
     takes,
+    was_seen,
 )
 from autotune.errors import ShapeError, UnknownNameError
 from autotune.failover import NOBODYS_FAULT, Seat
@@ -128,7 +130,8 @@ class Kernel:
         """
         binding = self._binding
         given = () if out is None else out if out.__class__ is tuple else (out,)
-        if binding is None or not takes(binding, inputs, given):
+        seen = binding is not None and given != () and was_seen(binding, inputs, given)
+        if binding is None or not (seen or takes(binding, inputs, given)):
             if self._on_host_tensors(inputs):
                 from autotune.cuda.tensors import run_on_views
 
@@ -143,11 +146,11 @@ class Kernel:
         context = None if binding.around is None else binding.around()
         if context is not None:
             with context:
-                if given or self._updates:
+                if not seen and (given or self._updates):
                     inputs = self._apart(binding, inputs, given)
                 results = self._run(binding, inputs, given, values, workspace)
             return self._returned_of(results, residuals)
-        if given or self._updates:
+        if not seen and (given or self._updates):
             inputs = self._apart(binding, inputs, given)
         call = self._seat.call if workspace is None else None  # read once: threads may set it
         if call is None:
@@ -159,6 +162,8 @@ class Kernel:
                 call(*inputs, *results, *values)
             except Exception as error:
                 results = self._run_next_best(error, call, binding, inputs, results, values)
+        if self._only is not None and not residuals:
+            return results[self._only]
         return self._returned_of(results, residuals)
 
     def _apart(self, binding: Binding, inputs: tuple[Any, ...], given: Any) -> tuple[Any, ...]:
@@ -167,7 +172,9 @@ class Kernel:
         Copies that a graph which is being captured reads from are kept alive.
         """
         apart = binding.apart(inputs, given)
-        if apart is not inputs and binding.recording is not None and binding.recording():
+        if apart is inputs:
+            saw(binding, (*inputs, *given))
+        elif binding.recording is not None and binding.recording():
             self._kept.append(apart)
         return apart
 
@@ -290,11 +297,10 @@ class Kernel:
 
     def _returned_of(self, results: Any, residuals: bool) -> Any:
         """What the caller gets of all outputs."""
-        if self._only is not None and not residuals:
-            return results[self._only]
         if residuals:
             return tuple(results) if len(results) > 1 else results[0]
-        return tuple([results[index] for index in self._returned])
+        shown = tuple([results[index] for index in self._returned])
+        return shown if self._only is None else shown[0]
 
     def _values(self, given: dict[str, float | None]) -> tuple[float, ...]:
         """The scalars of a call, those of the kernel where it gives none."""

@@ -28,4 +28,3 @@ def arithmetic_limit(bench: Bench, problem: Problem) -> float:
     fastest = FASTEST_MULTIPROCESSOR if bench.device.kind == "cuda" else FASTEST_CORE
     rate = fastest.get(problem.itemsize, max(fastest.values()))
     return problem.flops / (rate * workers_of(bench.device))
-

@@ -48,8 +48,8 @@ def compare(name: str, dtype: str, n: int, options: argparse.Namespace) -> dict[
     """Tune one problem, check nothing away, and time both sides."""
     operation = getattr(autotune, name)
     shape = (B, H, n, D)
-    tune(operation, shape, dtype=dtype, mode=options.mode, budget=options.budget)
-    kernel = dispatch(operation, shape, dtype=dtype, mode=options.mode, strict=True)
+    tune(operation, shape, dtype=dtype, mode=options.mode, budget=options.budget, device="cpu")
+    kernel = dispatch(operation, shape, dtype=dtype, mode=options.mode, strict=True, device="cpu")
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(shape).astype(dtype) for _ in range(4)]
     given = arrays if name == "attention_train" else arrays[:3]

@@ -38,7 +38,12 @@ def tune_parts(tokens: int, dtype: str, options: argparse.Namespace) -> None:
         (autotune.norm_mlp_train, hidden, {"residual": True}),
     ]
     for operation, dims, flags in asked:
-        settings = {"dtype": dtype, "mode": options.mode, "budget": options.part_budget}
+        settings = {
+            "dtype": dtype,
+            "mode": options.mode,
+            "budget": options.part_budget,
+            "device": "cpu",
+        }
         tune(operation, dims=dims, **settings, **flags)
 
 
@@ -48,7 +53,14 @@ def measure(tokens: int, dtype: str, options: argparse.Namespace) -> dict[str, A
     if options.tune == "all":
         tune_parts(tokens, dtype, options)
     if options.tune != "none":
-        tune(operation, dims=dims, dtype=dtype, mode=options.mode, budget=options.budget)
+        tune(
+            operation,
+            dims=dims,
+            dtype=dtype,
+            mode=options.mode,
+            budget=options.budget,
+            device="cpu",
+        )
     return compare(operation, block, dims, "N", dtype, options)
 
 

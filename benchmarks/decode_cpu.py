@@ -77,8 +77,9 @@ def with_threads(threads: int, read: Callable[[], None]) -> None:
 def compare(n: int, read: Callable[[], None], options: argparse.Namespace) -> dict[str, Any]:
     """Tune one cache length and time both sides, with the read of 1 GiB in turn."""
     dims = {"B": 1, "H": 1, "N": n, "D": D}
-    tune(autotune.decode, dims=dims, mode=options.mode, budget=options.budget)
-    kernel = dispatch(autotune.decode, dims=dims, mode=options.mode, strict=True)
+    given: dict[str, Any] = {"dims": dims, "mode": options.mode, "device": "cpu"}
+    tune(autotune.decode, budget=options.budget, **given)
+    kernel = dispatch(autotune.decode, strict=True, **given)
     rng = np.random.default_rng(0)
     q = rng.standard_normal((1, 1, D)).astype(np.float32)
     k, v = (rng.standard_normal((1, 1, n, D)).astype(np.float32) for _ in range(2))

@@ -27,7 +27,14 @@ def measure(tokens: int, dtype: str, options: argparse.Namespace) -> dict[str, A
     """Tune one problem and time both sides."""
     operation, dims = autotune.norm_mlp_train, {"N": tokens, "D": D, "F": F}
     if options.tune:
-        tune(operation, dims=dims, dtype=dtype, mode=options.mode, budget=options.budget)
+        tune(
+            operation,
+            dims=dims,
+            dtype=dtype,
+            mode=options.mode,
+            budget=options.budget,
+            device="cpu",
+        )
     return compare(operation, norm_mlp, dims, "tokens", dtype, options)
 
 

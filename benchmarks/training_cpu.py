@@ -26,7 +26,9 @@ def compare(
 
     `size` is what the row calls dims["N"].
     """
-    kernel = dispatch(operation, dims=dims, dtype=dtype, mode=options.mode, strict=True)
+    kernel = dispatch(
+        operation, dims=dims, dtype=dtype, mode=options.mode, strict=True, device="cpu"
+    )
     problem = Problem.of(operation, dims, dtype)
     arrays = [a.astype(dtype) for a in operation.sample(problem, np.random.default_rng(0))]
     calls = training(model, arrays, compiled=options.compiled)

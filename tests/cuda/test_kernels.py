@@ -53,6 +53,35 @@ def test_strided_arrays_and_given_outputs(gpu: Any) -> None:
             total[...] = 0.0
 
 
+def test_a_call_that_comes_again_is_not_looked_at_twice(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = (gpu.asarray(each) for each in values())
+    out, other = gpu.empty((3, 8)), gpu.empty((3, 8))
+    kernel = dispatch(gpu_sum, x, y)
+    kernel(x, y, out=out)
+    with monkeypatch.context() as patch:
+        patch.setattr("autotune.kernel.takes", lambda *_: pytest.fail("looked at twice"))
+        assert kernel(x, y, out=out) is out
+        with pytest.raises(pytest.fail.Exception):  # these arrays are new
+            kernel(x, y, out=other)
+    np.testing.assert_allclose(out.get(), 2 * (x + y).get())
+    with pytest.raises(ShapeError, match="out total"):  # nor is this one what it was
+        kernel(x, y, out=out.reshape(8, 3))
+    first = x.get()
+    kernel(x, y, out=x)
+    np.testing.assert_allclose(x.get(), 2 * (first + y.get()))
+
+
+def test_no_more_calls_are_kept_than_a_loop_has(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.binding._KNOWN", 2)
+    x, y = (gpu.asarray(each) for each in values())
+    kernel, outputs = dispatch(gpu_sum, x, y), [gpu.empty((3, 8)) for _ in range(5)]
+    for out in outputs:
+        kernel(x, y, out=out)
+    assert 1 <= len(kernel._binding.seen) <= 2
+
+
 def test_arrays_of_the_wrong_place_are_the_callers_mistake(gpu: Any) -> None:
     x, y = values()
     on_gpu = [gpu.asarray(x), gpu.asarray(y)]
