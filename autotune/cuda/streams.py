@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
@@ -76,6 +77,29 @@ def torch_stream(stream: int, place: int) -> AbstractContextManager[Any]:
     return torch.cuda.stream(outside)  # type: ignore[no-any-return]
 
 
+class _Foreign:
+    """A stream by its address, as the CUDA stream protocol wants it."""
+
+    def __init__(self, pointer: int) -> None:
+        self._pointer = pointer
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._pointer
+
+
+def foreign_stream(pointer: int, place: int) -> Any:
+    """CuPy's object for a stream of a GPU that something else has made.
+
+    CuPy 14.2 deprecates ExternalStream for the stream protocol, which 14.0 does not have.
+    """
+    cuda = cupy_cuda()
+    if not hasattr(cuda, "ExternalStream"):
+        return cuda.Stream.from_external(_Foreign(pointer))
+    with warnings.catch_warnings():  # where warnings are errors, a call would fail by it
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return cuda.ExternalStream(pointer, place)
+
+
 def around(library: str, place: int) -> Callable[[], AbstractContextManager[Any] | None] | None:
     """What gives the context for a call: the arrays' device, and torch's stream for its tensors.
 
@@ -112,7 +136,7 @@ def _on_torch_stream(
         if stream == current().ptr:
             return None
         if stream not in known:
-            known[stream] = cuda.ExternalStream(stream, place)
+            known[stream] = foreign_stream(stream, place)
         return known[stream]
 
     def context() -> AbstractContextManager[Any] | None:

@@ -18,6 +18,7 @@ import struct
 import sys
 import threading
 import types
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -400,6 +401,14 @@ class Stream:
         self.ptr = 0 if null else 0x1000 + Stream._numbers
         self._before: list[Stream] = []
 
+    @classmethod
+    def from_external(cls, foreign: Any) -> Stream:
+        version, pointer = foreign.__cuda_stream__()
+        assert version == 0
+        stream = cls(null=True)
+        stream.ptr = pointer
+        return stream
+
     def begin_capture(self, mode: Any = None) -> None:
         current().captures[self.ptr] = []
 
@@ -440,6 +449,7 @@ class ExternalStream(Stream):
     def __init__(self, ptr: int, device_id: int = -1) -> None:
         super().__init__(null=True)
         self.ptr = ptr
+        warnings.warn("ExternalStream is deprecated.", DeprecationWarning, stacklevel=2)
 
 
 class Event:

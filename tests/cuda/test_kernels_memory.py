@@ -10,6 +10,7 @@ import pytest
 from gpu_kernels import gpu_sum, values
 
 from autotune import dispatch
+from autotune.cuda import streams
 from autotune.errors import CapturingError, ShapeError
 
 
@@ -119,7 +120,7 @@ def test_small_temporaries_stay_with_their_stream(gpu: Any) -> None:
     one = gpu.cuda.Stream()
     assert taken_by_two_calls(gpu.cuda.Stream.null) == 0  # those of the first call
     assert [taken_by_two_calls(one), taken_by_two_calls(one)] == [1, 0]
-    assert taken_by_two_calls(gpu.cuda.ExternalStream(2)) == 2  # another one in every thread
+    assert taken_by_two_calls(streams.foreign_stream(2, 0)) == 2  # another one in every thread
 
 
 def test_large_temporaries_go_back_to_the_pool(gpu: Any, monkeypatch: Any) -> None:

@@ -30,6 +30,20 @@ def test_torch_tensors_give_torch_tensors_on_torchs_stream(gpu: Any, torch: Any)
     np.testing.assert_allclose(kernel(*strided)._array, 2 * (x + y))
 
 
+@pytest.mark.filterwarnings("error::DeprecationWarning")
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_stream_of_torch_in_a_cupy_that_deprecates_or_lacks_external_streams(
+    gpu: Any, torch: Any, removed: bool
+) -> None:
+    if removed:
+        del gpu.cuda.ExternalStream
+    x, y = values()
+    torch.streams[0] = 0x78
+    total = dispatch(gpu_sum, torch.on(x), torch.on(y))(torch.on(x), torch.on(y))
+    np.testing.assert_allclose(total._array, 2 * (x + y))
+    assert gpu.launched[-1].stream == 0x78
+
+
 def test_torch_and_cupy_take_turns_on_one_kernel(gpu: Any, torch: Any) -> None:
     x, y = values()
     kernel = dispatch(gpu_sum, (3, 8), dtype="float64", device="cuda")
