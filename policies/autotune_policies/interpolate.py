@@ -12,8 +12,12 @@ from autotune_tuning_db import ProblemKey
 
 Axes = tuple[tuple[str, ...], ...]
 
-EXTRAPOLATED = 4.0
-"""Beyond the tuned sizes a curve goes on with its last slope up to this factor, then stays."""
+ABOVE, BELOW = 4.0, 2.0
+"""Beyond the tuned sizes a curve goes on with its last slope up to this factor, then stays.
+
+Less far below, where the costs of a call that do not shrink with its size come in sight: carried
+further, the steepest curve wins, which is that of a variant that is slow at every tuned size.
+"""
 
 _LARGEST_LOG = 700.0
 
@@ -138,12 +142,11 @@ class _Curve:
         return self.line(x)
 
     def line(self, x: float) -> float:
-        """Piecewise linear; see `EXTRAPOLATED` for what happens beyond the points."""
+        """Piecewise linear; see `ABOVE` for what happens beyond the points."""
         xs, ys = self.xs, self.ys
         if len(xs) == 1:
             return ys[0]
-        reach = math.log2(EXTRAPOLATED)
-        x = min(max(x, xs[0] - reach), xs[-1] + reach)
+        x = min(max(x, xs[0] - math.log2(BELOW)), xs[-1] + math.log2(ABOVE))
         right = min(max(bisect_left(xs, x), 1), len(xs) - 1)
         x0, x1, y0, y1 = xs[right - 1], xs[right], ys[right - 1], ys[right]
         return y0 + (y1 - y0) * (x - x0) / (x1 - x0) if x1 > x0 else y0

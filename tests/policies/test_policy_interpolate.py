@@ -75,6 +75,16 @@ def test_extrapolation_stops_at_its_factor() -> None:
     assert at_a_million == pytest.approx(at_4096)
 
 
+@pytest.mark.parametrize("n", [1, 64, 128])
+def test_a_steep_curve_does_not_win_far_below_what_was_tuned(n: int) -> None:
+    """The forward of attention on an H200: launches alone take longer than the lines would say."""
+    policies = [
+        policy_of(problem_of(512), {"fast": 18.0e-6, "slow": 51.1e-6}),
+        policy_of(problem_of(2048), {"fast": 69.4e-6, "slow": 667e-6}),
+    ]
+    assert [each.variant for each in ask(policies, problem_of(n))] == ["fast", "slow"]
+
+
 def test_one_tuned_size_answers_for_all() -> None:
     policies = [policy_of(problem_of(1024), {"a": 2e-3, "b": 1e-3})]
     for n in (1, 1000, 10**6):
