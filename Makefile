@@ -45,8 +45,11 @@ test: $(VENV)/.installed-dev  ## lint, type-check and test
 test-faults: $(VENV)/.installed-dev  ## kills, full disks and damaged files by the hundred (an hour)
 	$(BIN)/python benchmarks/faults.py
 
+# Most of their time is compiling. Each process takes a gigabyte or two of the GPU's memory.
+GPU_TESTS_AT_ONCE ?= 8
+
 test-gpu: $(VENV)/.installed-dev  ## test the kernels on this machine's GPU
-	$(BIN)/python -m pytest -q tests/gpu -rs
+	$(BIN)/python -m pytest -q tests/gpu -rs -n $(GPU_TESTS_AT_ONCE) --dist loadgroup
 
 test-compile: $(VENV)/.installed-dev  ## every variant in both dtypes, every CUDA kernel for every architecture
 	AUTOTUNE_TEST_COMPILE=1 $(BIN)/python -m pytest -q tests/variants tests/emulation -rs

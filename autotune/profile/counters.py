@@ -28,7 +28,11 @@ _SIZES = {"Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
 
 
 class ProfileError(AutotuneError):
-    """Counters cannot be read: no Nsight Compute, no permission, or the program failed."""
+    """Counters cannot be read: none here, or the program failed."""
+
+
+class NoCountersError(ProfileError):
+    """Counters cannot be read on this machine: no GPU, no Nsight Compute, no permission."""
 
 
 @dataclass(frozen=True, slots=True)

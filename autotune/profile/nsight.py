@@ -12,7 +12,13 @@ from pathlib import Path
 
 from autotune.device import Device
 from autotune.model import Candidate, Problem
-from autotune.profile.counters import METRICS, Profile, ProfileError, read_counters
+from autotune.profile.counters import (
+    METRICS,
+    NoCountersError,
+    Profile,
+    ProfileError,
+    read_counters,
+)
 from autotune.worker.definitions import describe
 
 LIMIT_SECONDS = 300.0
@@ -25,8 +31,8 @@ def profile(
 ) -> Profile:
     """Counters of one call, after a first one that compiles and warms up.
 
-    Clocks are left as they are. Raises ProfileError, in one sentence, when counters cannot be
-    read here.
+    Clocks are left as they are. Raises ProfileError, in one sentence, when counters are not read:
+    a NoCountersError where this machine has none.
     """
     needs_counters(device)
     job = {
@@ -60,15 +66,15 @@ def profile(
 
 
 def needs_counters(device: Device) -> None:
-    """Raise ProfileError, in one sentence, unless the device is one that has counters."""
+    """Raise NoCountersError, in one sentence, unless the device is one that has counters."""
     if device.kind != "cuda":
-        raise ProfileError(f"counters are read of GPUs; {device.identity} is a {device.kind}.")
+        raise NoCountersError(f"counters are read of GPUs; {device.identity} is a {device.kind}.")
 
 
 def _nsight_compute() -> str:
     found = shutil.which("ncu") or shutil.which("ncu", path=os.pathsep.join(_PLACES))
     if found is None:
-        raise ProfileError(
+        raise NoCountersError(
             "Nsight Compute (ncu) is not installed; it comes with the CUDA toolkit, and PATH has "
             "to name its folder."
         )
@@ -79,7 +85,7 @@ def _complain(ended: subprocess.CompletedProcess[str]) -> None:
     """Say in one sentence what went wrong, if anything did."""
     said = f"{ended.stdout}\n{ended.stderr}"
     if _NO_PERMISSION in said:
-        raise ProfileError(
+        raise NoCountersError(
             "the driver lets only administrators read counters; run as root, or load it with "
             "NVreg_RestrictProfilingToAdminUsers=0."
         )

@@ -51,7 +51,13 @@ def memory(device: Any) -> DeviceMemory:
 
 @pytest.fixture(scope="session")
 def compiled(device: Any, gpu_home: Path, request: pytest.FixtureRequest) -> Iterator[None]:
-    """Kernels of all selected tests, compiled by as many threads as there are CPUs."""
+    """Kernels of all selected tests, compiled by as many threads as there are CPUs.
+
+    Not where tests run in several processes (pytest-xdist): each compiles what its tests need.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        yield
+        return
     before = os.environ.get("AUTOTUNE_HOME")
     os.environ["AUTOTUNE_HOME"] = str(gpu_home)
     found = (

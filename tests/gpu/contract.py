@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -94,6 +94,7 @@ TRENDS = tuple(
     for causal in (False, True)
 )
 REPEATED = Case.of((1, 2, 1, 300, 333, 64), causal=True)
+DEPTHS = tuple(Case.of((1, 2, 1, 130, 150, depth), causal=True) for depth in (64, 80, 96, 128))
 UNALIGNED = Case.of((2, 1, 1, 150, 150, 64), layout="unaligned")
 
 
@@ -171,13 +172,33 @@ def candidates(
                     yield Candidate(operation.name, variant.name, dtype, case, seed)
 
 
+def in_each_dtype(case_of: Callable[[str], Case], prefixes: tuple[str, ...]) -> list[Candidate]:
+    """Every variant of attention so called, in each of its dtypes on the case for that dtype."""
+    found = {(c.operation, c.variant): c.declared for c in candidates((REPEATED,), prefixes)}
+    return [
+        Candidate(*names, dtype, case_of(dtype))
+        for names, variant in found.items()
+        for dtype in variant.dtypes
+    ]
+
+
 def large_magnitudes(prefixes: tuple[str, ...]) -> list[Candidate]:
     """Every variant so called, in each of its dtypes on the large magnitudes of that dtype."""
-    return [
-        Candidate(each.operation, each.variant, dtype, magnitudes(dtype))
-        for each in candidates((REPEATED,), prefixes)
-        for dtype in each.declared.dtypes
-    ]
+    return in_each_dtype(magnitudes, prefixes)
+
+
+def at_depths(prefixes: tuple[str, ...]) -> list[Candidate]:
+    """Every variant so called, in each of its dtypes at each of the usual depths of a head."""
+    return [each for case in DEPTHS for each in in_each_dtype(_always(case), prefixes)]
+
+
+def repeated(prefixes: tuple[str, ...]) -> list[Candidate]:
+    """Every variant so called, in each of its dtypes on what is run many times."""
+    return in_each_dtype(_always(REPEATED), prefixes)
+
+
+def _always(case: Case) -> Callable[[str], Case]:
+    return lambda dtype: case
 
 
 def compile_candidate(candidate: Candidate, device: Any) -> None:

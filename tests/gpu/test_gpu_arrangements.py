@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from contract import (
-    REPEATED,
+    DEPTHS,
     SCALES,
     SHAPES,
     SMALL,
@@ -17,12 +17,13 @@ from contract import (
     check,
     check_repeats,
     large_magnitudes,
+    repeated,
 )
 
 from autotune import model
 from autotune.model import Config, Problem, is_deterministic, predict
 from autotune.model.space import default_config
-from autotune.profile import ProfileError, profile
+from autotune.profile import NoCountersError, profile
 from autotune.registry import registry
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("compiled")]
@@ -49,6 +50,11 @@ def one_by_one(candidate: Candidate) -> int:
         return 0
     sizes = candidate.problem.sizes
     return sizes["H"] // max(sizes["Hkv"], 1) * sizes["Nq"]
+
+
+@pytest.mark.parametrize("candidate", list(candidates(DEPTHS, ARRANGED)), ids=str)
+def test_depths(candidate: Candidate, device: Any, memory: Any) -> None:
+    check(candidate, device, memory, additions=one_by_one(candidate))
 
 
 @pytest.mark.parametrize("candidate", list(candidates(WIDTHS, ARRANGED, share=4)), ids=str)
@@ -83,11 +89,12 @@ def test_unaligned_addresses(candidate: Candidate, device: Any, memory: Any) -> 
     check(candidate, device, memory)
 
 
-@pytest.mark.parametrize("candidate", list(candidates((REPEATED,), ARRANGED)), ids=str)
+@pytest.mark.parametrize("candidate", repeated(ARRANGED), ids=str)
 def test_repeats(candidate: Candidate, device: Any, memory: Any) -> None:
     check_repeats(candidate, device, memory)
 
 
+@pytest.mark.xdist_group("counters")  # one profiler at a time
 @pytest.mark.parametrize(
     ("name", "arrays"),
     [("separate", 1), ("v2", 2), ("v3", 1), ("v4", 0), ("arranged_gq_atomic", 1)],
@@ -102,7 +109,7 @@ def test_hardware_counts_the_atomics_that_are_declared(name: str, arrays: int, d
     config = Config({**start, **one})
     try:
         counted = profile(problem, model.Candidate(variant.name, config), device)
-    except ProfileError as error:
+    except NoCountersError as error:
         pytest.skip(f"cannot read hardware counters: {error}")
     assert counted.atomics == predict(variant, problem, config).atomics
     assert counted.atomics == arrays * 536_870_912

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from contract import (
-    REPEATED,
     SCALES,
     SHAPES,
     SMALL,
@@ -17,10 +16,12 @@ from contract import (
     UNALIGNED,
     Candidate,
     Case,
+    at_depths,
     candidates,
     check,
     check_repeats,
     large_magnitudes,
+    repeated,
 )
 
 from autotune.execution import Executable
@@ -53,10 +54,6 @@ def _trends() -> list[Candidate]:
     return [*stored, *random, *candidates(TRENDS, TILED, share=3)]
 
 
-def _forwards() -> list[Candidate]:
-    return [each for each in candidates((UNALIGNED,), TILED) if each.operation == "attention"]
-
-
 @pytest.mark.parametrize("candidate", list(candidates(SHAPES, TILED, share=2)), ids=str)
 def test_shapes(candidate: Candidate, device: Any, memory: Any) -> None:
     check(candidate, device, memory)
@@ -66,6 +63,11 @@ def test_shapes(candidate: Candidate, device: Any, memory: Any) -> None:
     "candidate", list(candidates(SHAPES[4:8], TILED, share=2, seed=1)), ids=str
 )
 def test_random_configs(candidate: Candidate, device: Any, memory: Any) -> None:
+    check(candidate, device, memory)
+
+
+@pytest.mark.parametrize("candidate", at_depths(TILED), ids=str)
+def test_depths(candidate: Candidate, device: Any, memory: Any) -> None:
     check(candidate, device, memory)
 
 
@@ -94,12 +96,12 @@ def test_logits_that_rise_or_fall(candidate: Candidate, device: Any, memory: Any
     check(candidate, device, memory)
 
 
-@pytest.mark.parametrize("candidate", _forwards(), ids=str)
+@pytest.mark.parametrize("candidate", list(candidates((UNALIGNED,), TILED)), ids=str)
 def test_unaligned_addresses(candidate: Candidate, device: Any, memory: Any) -> None:
     check(candidate, device, memory)
 
 
-@pytest.mark.parametrize("candidate", list(candidates((REPEATED,), TILED)), ids=str)
+@pytest.mark.parametrize("candidate", repeated(TILED), ids=str)
 def test_repeats(candidate: Candidate, device: Any, memory: Any) -> None:
     check_repeats(candidate, device, memory)
 

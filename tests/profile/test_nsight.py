@@ -11,7 +11,7 @@ from test_counters import OUTPUT
 
 from autotune.model import Candidate, Config, Problem
 from autotune.plugins import load_plugins
-from autotune.profile import ProfileError, profile
+from autotune.profile import NoCountersError, ProfileError, profile
 from autotune.registry import registry
 
 
@@ -63,11 +63,11 @@ def test_counters_come_back_and_the_clocks_are_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("script", "sentence"),
+    ("script", "sentence", "here"),
     [
-        ("echo '==ERROR== ERR_NVGPUCTRPERM - no permission'; exit 1", "only administrators"),
-        ("echo 'RuntimeError: boom' >&2; exit 3", "ended with 3: RuntimeError: boom"),
-        ("echo '==PROF== nothing'", "no kernel"),
+        ("echo '==ERROR== ERR_NVGPUCTRPERM - no permission'; exit 1", "only administrators", False),
+        ("echo 'RuntimeError: boom' >&2; exit 3", "ended with 3: RuntimeError: boom", True),
+        ("echo '==PROF== nothing'", "no kernel", True),
     ],
 )
 def test_what_goes_wrong_is_one_sentence(
@@ -76,10 +76,12 @@ def test_what_goes_wrong_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
     script: str,
     sentence: str,
+    here: bool,
 ) -> None:
     fake_ncu(tmp_path, monkeypatch, f"cat > /dev/null; {script}")
-    with pytest.raises(ProfileError, match=sentence):
+    with pytest.raises(ProfileError, match=sentence) as raised:
         profile(problem, CANDIDATE, FakeGpu())
+    assert isinstance(raised.value, NoCountersError) != here
 
 
 def test_without_the_profiler_its_package_is_named(
@@ -87,12 +89,12 @@ def test_without_the_profiler_its_package_is_named(
 ) -> None:
     monkeypatch.setattr("autotune.profile.nsight._PLACES", ())
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ProfileError, match="Nsight Compute"):
+    with pytest.raises(NoCountersError, match="Nsight Compute"):
         profile(problem, CANDIDATE, FakeGpu())
 
 
 def test_a_cpu_has_no_such_counters(problem: Problem) -> None:
     from autotune.device import local_cpu
 
-    with pytest.raises(ProfileError, match="counters are read of GPUs"):
+    with pytest.raises(NoCountersError, match="counters are read of GPUs"):
         profile(problem, CANDIDATE, local_cpu())
