@@ -41,7 +41,12 @@ def pages() -> Mapping[str, Mapping[str, Sequence[str]]]:
         "block-gpu": gpu.block_gpu(),
         "start-cpu": cpu.start_cpu(),
     }
-    return {"study.md": study, "compilers.md": {"compilers": compilers.table_of_builds()}}
+    return {
+        "study.md": study,
+        "compilers.md": {"compilers": compilers.table_of_builds()},
+        "cost_model.md": {"counted": gpu.counted()},
+        "attention_on_hopper.md": {"goals": gpu.goals()},
+    }
 
 
 def main() -> None:
