@@ -130,6 +130,9 @@ def attention_calls(cupy: Any, dtype: str, n: int, name: str) -> dict[str, Calla
         f"{what}: kernel(..., out=out)": lambda: kernel(q, k, v, out=out),
         f"{what}: kernel(..., out=(out, lse))": lambda: kernel(q, k, v, out=(out, lse)),
         f"{what}: dispatch and call": lambda: dispatch(attention, q, k, v)(q, k, v),
+        f"{what}: dispatch and call, out=(out, lse)": lambda: dispatch(attention, q, k, v)(
+            q, k, v, out=(out, lse)
+        ),
     }
 
 
