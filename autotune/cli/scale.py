@@ -53,7 +53,8 @@ Budget = Annotated[
     typer.Option(
         "--budget",
         metavar="TIME",
-        help="About how long to sample in all (default: 60s); compiling comes on top.",
+        help="About how long measuring takes in all, with inputs and checks (default: 60s); "
+        "compiling comes on top.",
         show_default=False,
     ),
 ]

@@ -91,7 +91,7 @@ def _print(console: Console, block: Block) -> None:
     elif isinstance(block, Facts):
         console.print(_grid(block))
     elif isinstance(block, Table):
-        console.print(_table(block))
+        console.print(_table(block, console.width))
     else:
         _paragraph(console, block)
 
@@ -120,22 +120,40 @@ def _grid(facts: Facts) -> RichTable:
     return grid
 
 
-def _table(table: Table) -> RichTable:
+def _table(table: Table, width: int) -> RichTable:
+    """Columns two apart where they fit, else one; numbers are folded rather than cut off."""
     from rich.table import Table as RichTable
 
-    shown = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    least = sum(_least_widths(table))
+    apart = 2 if least + 2 * len(table.titles) <= width else 1
+    fits = least + len(table.titles) <= width
+    shown = RichTable(box=None, padding=(0, apart, 0, 0), pad_edge=False, header_style="bold")
     for index, title in enumerate(table.titles):
         indent = " " * table.indent if index == 0 else ""
-        right = title.startswith(">")
         shown.add_column(
             indent + title.lstrip(">"),
-            justify="right" if right else "left",
-            no_wrap=right or (index == 0 and _names_are_short(table)),
+            justify="right" if title.startswith(">") else "left",
+            no_wrap=fits and _is_kept_whole(table, index),
             overflow="fold",
         )
     for row in table.rows:
         shown.add_row(*_indented(row, table.indent))
     return shown
+
+
+def _is_kept_whole(table: Table, index: int) -> bool:
+    return table.titles[index].startswith(">") or (index == 0 and _names_are_short(table))
+
+
+def _least_widths(table: Table) -> list[int]:
+    """What each column needs at least; those that may fold get by with their longest word."""
+    widths = []
+    for index, title in enumerate(table.titles):
+        cells = [title.lstrip(">"), *(row[index] for row in table.rows)]
+        if not _is_kept_whole(table, index):
+            cells = [word[:_LONGEST_NAME] for cell in cells for word in cell.split()]
+        widths.append(max(map(len, cells), default=0) + (table.indent if index == 0 else 0))
+    return widths
 
 
 def _names_are_short(table: Table) -> bool:

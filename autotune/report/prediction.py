@@ -110,6 +110,7 @@ def _variant_document(problem: Problem, each: Predicted, *, timed: bool) -> dict
         "variant": each.variant.name,
         "config": dict(each.config),
         "declared": declared,
+        "of_parts": bool(each.variant.parts),
         **counts,
         "over_compulsory": moved / max(sum(problem.compulsory_bytes), 1) if declared else None,
         "unit": asdict(each.variant.arithmetic),
@@ -202,6 +203,7 @@ def _published(document: Mapping[str, Any]) -> list[Block]:
         for each in document["variants"]
         if each["declared"]
     }
+    parts = any(each["of_parts"] for each in document["variants"] if each["declared"])
     blocks: list[Block] = ["", Heading("published")]
     for count in document["published"]:
         words = [f"{count['bytes_moved'] / _MB:.3f} MB"]
@@ -212,9 +214,11 @@ def _published(document: Mapping[str, Any]) -> list[Block]:
             words.append(f"{count['atomics']:,} atomics")
         here = [f"{name} {full[name]:.3f} MB" for name in count["variants"] if name in full]
         if not count["variants"] and full:
-            here = [f"{min(full.values()):.3f} to {max(full.values()):.3f} MB"]
+            ends = dict.fromkeys(f"{end(full.values()):.3f}" for end in (min, max))
+            here = [f"{' to '.join(ends)} MB"]
         blocks.append(f"  {count['name']}: {', '.join(words)} ({count['source']})")
-        beside = f"in full: {', '.join(here)}; " if here else ""
+        whole = "without what its parts move" if parts else "in full"
+        beside = f"{whole}: {', '.join(here)}; " if here else ""
         blocks.append(f"    {beside}left out there: {count['without'] or 'nothing'}")
     return blocks
 

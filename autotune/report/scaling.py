@@ -38,7 +38,9 @@ def scale_blocks(
         for step in steps(curve.points)
         if step.jump
     ]
-    return [*blocks, *(jumps or ["no jump."]), "", _LEGEND.format(dim=dim)]
+    compared = any(steps(curve.points) for curve in curves)
+    none = "no jump." if compared else f"no variant was measured at two neighbouring {dim}."
+    return [*blocks, *(jumps or [none]), "", _LEGEND.format(dim=dim)]
 
 
 def scale_document(

@@ -178,7 +178,8 @@ def sweep_threads(
         if config is None:
             left_out.append((setting, why))
             continue
-        say(f"{setting.threads} threads {setting.placement}".rstrip())
+        threads = "thread" if setting.threads == 1 else "threads"
+        say(f"{setting.threads} {threads} {setting.placement}".rstrip())
         chosen = Candidate(variant.name, config)
         row = _row(trials, problem, chosen, seconds)
         points.append((setting, _point(row, setting.threads, problem, chosen)))

@@ -71,7 +71,10 @@ def test_a_count_of_no_variant_in_particular_stands_beside_all(run: Run) -> None
     assert "forward and backward: 10.486 MB (HAL 05734881)" in shown.flat
     variants = run(*words, "--dtype", "float64", "--json").document["variants"]
     moved = [(each["bytes_read"] + each["bytes_written"]) / 1e6 for each in variants]
-    assert f"in full: {min(moved):.3f} to {max(moved):.3f} MB; left out there:" in shown.flat
+    here = f"{min(moved):.3f} to {max(moved):.3f} MB"
+    assert f"without what its parts move: {here}; left out there:" in shown.flat
+    one = run(*words, "--dtype", "float64", "--variant", "parts")
+    assert "without what its parts move: 17.116 MB; left out there:" in one.flat
 
 
 def test_the_document_has_counts_times_and_passes(run: Run, toy: str) -> None:

@@ -48,6 +48,19 @@ def test_numbers_are_right_aligned_and_never_folded() -> None:
     assert max(map(len, lines)) <= 80
 
 
+def test_numbers_that_do_not_fit_come_closer_and_then_fold_but_lose_no_digit() -> None:
+    numbers = ("1048576", "3.00 ms~", "4.65 (4.52 to 4.78)", "1.00", "1.00", "1.23 ms", "2.34 ms")
+    titles = tuple(f">{title}" for title in ("N", "time", "exponent", "bytes", "flops", "a", "b"))
+    close = to_text([Table((*titles, ">jumping"), ((*numbers, "12.5x~"),))])
+    assert max(map(len, close.splitlines())) <= 80
+    assert close.splitlines()[1].split() == [*" ".join(numbers).split(), "12.5x~"]
+    row = (*numbers, *numbers)
+    folded = to_text([Table((*titles, *titles), (row,))])
+    assert max(map(len, folded.splitlines())) <= 80
+    digits = sum(map(str.isdigit, "".join(row)))
+    assert sum(map(str.isdigit, folded)) == digits
+
+
 def test_empty_lines_stay_and_no_line_ends_in_spaces() -> None:
     assert to_text(["a", "", "b"]) == "a\n\nb\n"
     stream = StringIO()
