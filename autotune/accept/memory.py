@@ -46,12 +46,13 @@ def check_memory(
         "predicted_bytes": prediction.bytes_moved,
         "compulsory_bytes": compulsory,
     }
+    ratio = _ratio(prediction.bytes_moved, compulsory)
+    if variant.passes:
+        facts["predicted_over_compulsory"] = ratio
     if limits.over_compulsory is None and limits.over_predicted is None:
         return Check("not asked", "the thresholds have no limit for memory", facts)
     if not variant.passes:
         return Check("not measured", "the variant declares no passes to predict from", facts)
-    ratio = _ratio(prediction.bytes_moved, compulsory)
-    facts["predicted_over_compulsory"] = ratio
     declared = _within("predicted over compulsory", ratio, limits.over_compulsory)
     if declared.status == "pass" and variant.parts:
         declared = Check("not measured", f"{declared.reason}, without what its parts move")
