@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import compilers_table as compilers
+import goals
 import study_tables_cpu as cpu
 import study_tables_gpu as gpu
 from common import RESULTS
@@ -20,6 +21,7 @@ DOCS = RESULTS.parents[1] / "docs"
 def pages() -> Mapping[str, Mapping[str, Sequence[str]]]:
     """The lines of every table, by page and marker."""
     study = {
+        "goals": goals.study(),
         "traffic": gpu.traffic(),
         "sweeps": gpu.sweeps(),
         "forward-gpu": gpu.forward_gpu(),
@@ -45,7 +47,7 @@ def pages() -> Mapping[str, Mapping[str, Sequence[str]]]:
         "study.md": study,
         "compilers.md": {"compilers": compilers.table_of_builds()},
         "cost_model.md": {"counted": gpu.counted()},
-        "attention_on_hopper.md": {"goals": gpu.goals()},
+        "attention_on_hopper.md": {"goals": goals.attention()},
     }
 
 

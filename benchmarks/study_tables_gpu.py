@@ -154,39 +154,6 @@ def fastest_gpu() -> list[str]:
     return [*table(head, rows), ""]
 
 
-def goals() -> list[str]:
-    """What attention and its host time were to reach, and the worst that was measured."""
-    document, launches = load("attention_gpu"), load("gpu_dispatch")
-    if document is None or launches is None:
-        return []
-    kinds = (
-        ("float64, N >= 4096", 0.45, ("float64",), lambda row: row["N"] >= 4096),
-        ("float32, N >= 4096", 0.45, ("float32",), lambda row: row["N"] >= 4096),
-        ("all, N <= 1024, called", 0.25, None, lambda row: row["mode"] == "cold"),
-        ("all, N <= 1024, as a graph", 0.7, None, lambda row: row["mode"] == "graph"),
-        ("16 bits, N >= 4096", 1 / 0.6, ("bfloat16", "float16"), lambda row: row["N"] >= 4096),
-    )
-    rows: list[tuple[object, ...]] = []
-    for what, most, dtypes, chosen in kinds:
-        those = [
-            row
-            for row in document["rows"]
-            if chosen(row) and (row["dtype"] in dtypes if dtypes else row["N"] <= 1024)
-        ]
-        missed = [row for row in those if row["ratio"] > most]
-        worst = max(those, key=lambda row: row["ratio"])
-        where_missed = ", ".join(f"{row['dtype']} N={row['N']}" for row in missed) or "-"
-        interval = f"{worst['ratio']:.3f} ({worst['low']:.3f}-{worst['high']:.3f})"
-        rows.append((what, f"{most:.2f}", interval, len(those), where_missed))
-    for row in launches["rows"]:
-        if row["what"] == "dispatch(scale, x)(x, out=y)":
-            interval = f"{row['median_us']:.2f} ({row['low_us']:.2f}-{row['high_us']:.2f})"
-            missed_by = "-" if row["median_us"] <= 7 else "yes"
-            rows.append(("dispatch and a launch, us", "7", interval, 1, missed_by))
-    head = ("rows", "at most", "the worst of them", "of so many", "above it")
-    return [*table(head, rows), ""]
-
-
 def traffic() -> list[str]:
     """Predicted and counted traffic and atomics at N = 2048."""
     rows: list[tuple[object, ...]] = []
