@@ -24,6 +24,7 @@ from autotune.overlap import Apart
 
 Around = Callable[[], AbstractContextManager[Any] | None]
 _PACKED = "_c_contiguous"
+_is_packed = attrgetter(_PACKED)
 _KNOWN = 64  # calls that are seen before: the arrays of a loop come back
 
 
@@ -156,7 +157,7 @@ def was_seen(binding: Binding, inputs: tuple[Any, ...], given: tuple[Any, ...]) 
 
 def saw(binding: Binding, arrays: tuple[Any, ...]) -> None:
     """Keep a call whose arrays are taken and apart; of packed ones the address tells the rest."""
-    if binding.whole is None or not all(map(attrgetter(_PACKED), arrays)):
+    if binding.whole is None or not all(map(_is_packed, arrays)):
         return
     if len(binding.seen) >= _KNOWN:
         binding.seen.clear()

@@ -130,7 +130,8 @@ class Kernel:
         """
         binding = self._binding
         given = () if out is None else out if out.__class__ is tuple else (out,)
-        seen = binding is not None and given != () and was_seen(binding, inputs, given)
+        writes = given != () or self._updates
+        seen = binding is not None and writes and was_seen(binding, inputs, given)
         if binding is None or not (seen or takes(binding, inputs, given)):
             if self._on_host_tensors(inputs):
                 from autotune.cuda.tensors import run_on_views
@@ -146,11 +147,11 @@ class Kernel:
         context = None if binding.around is None else binding.around()
         if context is not None:
             with context:
-                if not seen and (given or self._updates):
+                if writes and not seen:
                     inputs = self._apart(binding, inputs, given)
                 results = self._run(binding, inputs, given, values, workspace)
             return self._returned_of(results, residuals)
-        if not seen and (given or self._updates):
+        if writes and not seen:
             inputs = self._apart(binding, inputs, given)
         call = self._seat.call if workspace is None else None  # read once: threads may set it
         if call is None:

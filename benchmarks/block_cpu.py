@@ -16,10 +16,9 @@ from typing import Any
 import torch
 from common import write
 from torch_models import block
-from training_cpu import compare
+from training_cpu import compare, tune_here
 
 import autotune
-from autotune import tune
 
 B, D, F = 2, 64, 256
 
@@ -38,13 +37,7 @@ def tune_parts(tokens: int, dtype: str, options: argparse.Namespace) -> None:
         (autotune.norm_mlp_train, hidden, {"residual": True}),
     ]
     for operation, dims, flags in asked:
-        settings = {
-            "dtype": dtype,
-            "mode": options.mode,
-            "budget": options.part_budget,
-            "device": "cpu",
-        }
-        tune(operation, dims=dims, **settings, **flags)
+        tune_here(operation, dims, dtype, options.mode, options.part_budget, **flags)
 
 
 def measure(tokens: int, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -53,14 +46,7 @@ def measure(tokens: int, dtype: str, options: argparse.Namespace) -> dict[str, A
     if options.tune == "all":
         tune_parts(tokens, dtype, options)
     if options.tune != "none":
-        tune(
-            operation,
-            dims=dims,
-            dtype=dtype,
-            mode=options.mode,
-            budget=options.budget,
-            device="cpu",
-        )
+        tune_here(operation, dims, dtype, options.mode, options.budget)
     return compare(operation, block, dims, "N", dtype, options)
 
 

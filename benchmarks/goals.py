@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tables import load, table
 
 HEAD = ("rows", "goal", "the worst of them", "of so many", "misses it")
 Row = Mapping[str, Any]
+AT_MOST, AT_LEAST = 1, -1
+BESIDE, RATIO = ("ratio", "low", "high"), ("ratio",)
+"""Where a row has a value and its interval: apart, or all three together."""
+RATE, SHARE = ("ours_terabytes",), ("bandwidth_share", "share_low", "share_high")
+HOST = ("median_us", "low_us", "high_us")
 
 
 def _rows(name: str) -> Sequence[Row]:
@@ -16,29 +21,27 @@ def _rows(name: str) -> Sequence[Row]:
     return document["rows"] if document else ()
 
 
+def _values(row: Row, keys: Sequence[str]) -> list[float]:
+    """The value, and its interval where there is one."""
+    found = [row[key] for key in keys]
+    return list(found[0]) if isinstance(found[0], list) else found
+
+
+def _named(row: Row) -> str:
+    size = row.get("N") or row.get("n") or row.get("tokens")
+    return f"{row.get('dtype', 'float32')} {size}" if size else str(row["what"])
+
+
 def _goal(
-    what: str,
-    rows: Sequence[Row],
-    most: float,
-    measured: Callable[[Row], tuple[float, float, float]],
-    named: Callable[[Row], str],
-    *,
-    least: bool = False,
+    what: str, sign: int, goal: float, rows: Sequence[Row], keys: Sequence[str]
 ) -> tuple[object, ...]:
-    """A line: the value and its interval that is furthest from a goal, and who misses it."""
-    sign = -1 if least else 1
-    worst = max((measured(row) for row in rows), key=lambda value: sign * value[0])
-    missed = [named(row) for row in rows if sign * measured(row)[0] > sign * most]
-    value, low, high = worst
-    interval = f" ({low:.3f}-{high:.3f})" if low < high else ""
-    word = "at least" if least else "at most"
-    return (
-        what,
-        f"{word} {most:.4g}",
-        f"{value:.3f}{interval}",
-        len(rows),
-        ", ".join(missed) or "-",
-    )
+    """A line: the value that is furthest from a goal, with its interval, and who misses it."""
+    worst = max(rows, key=lambda row: sign * _values(row, keys)[0])
+    missed = [_named(row) for row in rows if sign * _values(row, keys)[0] > sign * goal]
+    value, *ends = _values(worst, keys)
+    interval = " ({:.3f}-{:.3f})".format(*ends) if ends else ""
+    limit = f"{'at most' if sign == AT_MOST else 'at least'} {goal:.4g}"
+    return what, limit, f"{value:.3f}{interval}", len(rows), ", ".join(missed) or "-"
 
 
 def attention() -> list[str]:
@@ -47,29 +50,21 @@ def attention() -> list[str]:
     if not rows or not launches:
         return []
 
-    def ratio(row: Row) -> tuple[float, float, float]:
-        return row["ratio"], row["low"], row["high"]
-
-    def host(row: Row) -> tuple[float, float, float]:
-        return row["median_us"], row["low_us"], row["high_us"]
-
-    def named(row: Row) -> str:
-        return f"{row['dtype']} N={row['N']}"
-
-    def those(*dtypes: str) -> list[Row]:
+    def long(*dtypes: str) -> list[Row]:
         return [row for row in rows if row["dtype"] in dtypes and row["N"] >= 4096]
 
-    def small(mode: str) -> list[Row]:
+    def short(mode: str) -> list[Row]:
         return [row for row in rows if row["N"] <= 1024 and row["mode"] == mode]
 
     one = [row for row in launches if row["what"] == "dispatch(scale, x)(x, out=y)"]
+    halves = long("bfloat16", "float16")
     lines = [
-        _goal("float64, N >= 4096", those("float64"), 0.45, ratio, named),
-        _goal("float32, N >= 4096", those("float32"), 0.45, ratio, named),
-        _goal("all dtypes, N <= 1024, called", small("cold"), 0.25, ratio, named),
-        _goal("all dtypes, N <= 1024, as a graph", small("graph"), 0.7, ratio, named),
-        _goal("16 bits, N >= 4096", those("bfloat16", "float16"), 1 / 0.6, ratio, named),
-        _goal("dispatch and a launch, us", one, 7, host, lambda row: "this"),
+        _goal("float64, N >= 4096", AT_MOST, 0.45, long("float64"), BESIDE),
+        _goal("float32, N >= 4096", AT_MOST, 0.45, long("float32"), BESIDE),
+        _goal("all dtypes, N <= 1024, called", AT_MOST, 0.25, short("cold"), BESIDE),
+        _goal("all dtypes, N <= 1024, as a graph", AT_MOST, 0.7, short("graph"), BESIDE),
+        _goal("16 bits, N >= 4096", AT_MOST, 1 / 0.6, halves, BESIDE),
+        _goal("dispatch and a launch, us", AT_MOST, 7, one, HOST),
     ]
     return [*table(HEAD, lines), ""]
 
@@ -81,70 +76,28 @@ def study() -> list[str]:
     if not (decode and mlp and block and cpu):
         return []
 
-    def rate(row: Row) -> tuple[float, float, float]:
-        return row["ours_terabytes"], 0.0, 0.0
-
-    def share(row: Row) -> tuple[float, float, float]:
-        return row["bandwidth_share"], row["share_low"], row["share_high"]
-
-    def ratio(row: Row) -> tuple[float, float, float]:
-        value, low, high = row["ratio"]
-        return value, low, high
-
-    def beside(row: Row) -> tuple[float, float, float]:
-        return row["ratio"], row["low"], row["high"]
-
-    def named(row: Row) -> str:
-        size = row.get("N") or row.get("n") or row.get("tokens")
-        return f"{row.get('dtype', 'float32')} {size}"
-
     def cached(dtype: str, batch: int, heads: int, least: int) -> list[Row]:
         wanted = dtype, batch, heads
         return [r for r in decode if (r["dtype"], r["B"], r["H"]) == wanted and r["N"] >= least]
 
-    small = [row for row in decode if row["N"] <= 4096]
+    batched, grouped = cached("bfloat16", 16, 32, 65536), cached("float64", 1, 32, 65536)[:1]
+    alone, few = cached("float64", 1, 1, 1 << 20), [row for row in decode if row["N"] <= 4096]
     narrow = [row for row in mlp if row["D"] == 64 and row["dtype"] != "bfloat16"]
     wide = [row for row in mlp if row["D"] == 4096]
+    short = [row for row in block if row["N"] <= 2048]
+    long = [row for row in block if row["N"] == 8192]
+    mlp_cpu, block_cpu = _rows("norm_mlp_cpu"), _rows("block_cpu")
     lines = [
-        _goal(
-            "decode bfloat16 B=16 H=32 Hkv=8, n >= 65536, TB/s",
-            cached("bfloat16", 16, 32, 65536),
-            4.2,
-            rate,
-            named,
-            least=True,
-        ),
-        _goal(
-            "decode float64 H=32 Hkv=8, n = 65536, TB/s",
-            cached("float64", 1, 32, 65536)[:1],
-            3.5,
-            rate,
-            named,
-            least=True,
-        ),
-        _goal(
-            "decode float64 one head, n = 1048576, TB/s",
-            cached("float64", 1, 1, 1 << 20),
-            3,
-            rate,
-            named,
-            least=True,
-        ),
-        _goal("decode, n <= 4096, over PyTorch", small, 1, beside, named),
-        _goal("norm_mlp, D = 64, over PyTorch", narrow, 0.6, ratio, named),
-        _goal("norm_mlp bfloat16, D = 4096, over PyTorch", wide, 1.02, ratio, named),
-        _goal(
-            "block, N <= 2048, over PyTorch",
-            [r for r in block if r["N"] <= 2048],
-            0.25,
-            ratio,
-            named,
-        ),
-        _goal(
-            "block, N = 8192, over PyTorch", [r for r in block if r["N"] == 8192], 0.6, ratio, named
-        ),
-        _goal("two CPU cores: norm_mlp over PyTorch", _rows("norm_mlp_cpu"), 1, ratio, named),
-        _goal("two CPU cores: block over PyTorch", _rows("block_cpu"), 1, ratio, named),
-        _goal("two CPU cores: decode, share of read bandwidth", cpu, 0.8, share, named, least=True),
+        _goal("decode bfloat16 B=16 H=32 Hkv=8, n >= 65536, TB/s", AT_LEAST, 4.2, batched, RATE),
+        _goal("decode float64 H=32 Hkv=8, n = 65536, TB/s", AT_LEAST, 3.5, grouped, RATE),
+        _goal("decode float64 one head, n = 1048576, TB/s", AT_LEAST, 3, alone, RATE),
+        _goal("decode, n <= 4096, over PyTorch", AT_MOST, 1, few, BESIDE),
+        _goal("norm_mlp float32, float64, D = 64, over PyTorch", AT_MOST, 0.6, narrow, RATIO),
+        _goal("norm_mlp bfloat16, D = 4096, over PyTorch", AT_MOST, 1.02, wide, RATIO),
+        _goal("block, N <= 2048, over PyTorch", AT_MOST, 0.25, short, RATIO),
+        _goal("block, N = 8192, over PyTorch", AT_MOST, 0.6, long, RATIO),
+        _goal("two CPU cores: norm_mlp over PyTorch", AT_MOST, 1, mlp_cpu, RATIO),
+        _goal("two CPU cores: block over PyTorch", AT_MOST, 1, block_cpu, RATIO),
+        _goal("two CPU cores: decode, share of read bandwidth", AT_LEAST, 0.8, cpu, SHARE),
     ]
     return [*table(HEAD, lines), ""]

@@ -15,10 +15,9 @@ from typing import Any
 import torch
 from common import write
 from torch_models import norm_mlp
-from training_cpu import compare
+from training_cpu import compare, tune_here
 
 import autotune
-from autotune import tune
 
 D, F = 64, 256
 
@@ -27,14 +26,7 @@ def measure(tokens: int, dtype: str, options: argparse.Namespace) -> dict[str, A
     """Tune one problem and time both sides."""
     operation, dims = autotune.norm_mlp_train, {"N": tokens, "D": D, "F": F}
     if options.tune:
-        tune(
-            operation,
-            dims=dims,
-            dtype=dtype,
-            mode=options.mode,
-            budget=options.budget,
-            device="cpu",
-        )
+        tune_here(operation, dims, dtype, options.mode, options.budget)
     return compare(operation, norm_mlp, dims, "tokens", dtype, options)
 
 

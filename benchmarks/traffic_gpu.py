@@ -24,6 +24,7 @@ from autotune.registry import registry
 
 OPERATIONS = ("attention", "attention_backward", "attention_train")
 TILED = ("cuda_dmma", "cuda_tf32x3", "cuda_mma", "cuda_simt", "cuda_wgmma", "cuda_split_half")
+COUNTS = ("bytes_read", "bytes_written", "atomics")
 LARGE, STUDY = (8, 16, 2048, 64), (2, 1, 2048, 64)
 
 
@@ -45,11 +46,7 @@ def measure(variant: Variant, device: Any) -> dict[str, Any] | None:
         "shape": shape,
         "config": dict(config),
         "source": fingerprint(variant),
-        "predicted": {
-            "bytes_read": predicted.bytes_read,
-            "bytes_written": predicted.bytes_written,
-            "atomics": predicted.atomics,
-        },
+        "predicted": {each: getattr(predicted, each) for each in COUNTS},
     }
     name = f"{variant.operation.name:18s} {variant.name:32s} {dtype:8s}"
     try:
@@ -58,11 +55,7 @@ def measure(variant: Variant, device: Any) -> dict[str, Any] | None:
         print(f"{name} {error}", flush=True)
         return {**row, "failed": str(error)}
     moved = counted.bytes_read + counted.bytes_written
-    row["counted"] = {
-        "bytes_read": counted.bytes_read,
-        "bytes_written": counted.bytes_written,
-        "atomics": counted.atomics,
-    }
+    row["counted"] = {each: getattr(counted, each) for each in COUNTS}
     row["ratio"] = moved / predicted.bytes_moved
     print(f"{name} {row['ratio']:.2f} of {predicted.bytes_moved / 1e6:.0f} MB", flush=True)
     return row

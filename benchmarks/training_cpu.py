@@ -10,8 +10,20 @@ import numpy as np
 from common import interleaved
 from torch_models import check, times, training
 
-from autotune import dispatch
+from autotune import dispatch, tune
 from autotune.model import Operation, Problem
+
+
+def tune_here(
+    operation: Operation,
+    dims: Mapping[str, int],
+    dtype: str,
+    mode: str,
+    budget: str,
+    **flags: bool,
+) -> None:
+    """Tune a problem on the CPU, also on a machine with a GPU."""
+    tune(operation, dims=dims, dtype=dtype, mode=mode, budget=budget, device="cpu", **flags)
 
 
 def compare(

@@ -276,11 +276,16 @@ def check_repeats(candidate: Candidate, device: Any, memory: Memory) -> None:
 
 def bound_to(candidate: Candidate, device: Any, memory: Memory) -> Bound:
     """The candidate built, or a skip that says why it is not."""
+    return Bound(candidate, config_or_skip(candidate, device), memory)
+
+
+def config_or_skip(candidate: Candidate, device: Any) -> Config:
+    """The candidate's config, or a skip that says why there is none."""
     config = candidate.config(device)
     if config is None:
         why = why_not(candidate.declared, candidate.problem, "cuda", device.limits)
         pytest.skip(why or "no config fits")
-    return Bound(candidate, config, memory)
+    return config
 
 
 def _buffers(case: Case, problem: Problem, memory: Memory) -> Buffers:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contract import Candidate, Case, in_each_dtype
+from contract import Candidate, Case, config_or_skip, in_each_dtype
 from test_gpu_arrangements import ARRANGED
 from test_gpu_tiled import TILED
 
@@ -52,9 +52,7 @@ def expanse(device: Any) -> Any:
 
 
 def built(candidate: Candidate, device: Any) -> Executable:
-    config = candidate.config(device)
-    if config is None:
-        pytest.skip("no config fits")
+    config = config_or_skip(candidate, device)
     return Executable(candidate.declared, candidate.problem, config, device)
 
 

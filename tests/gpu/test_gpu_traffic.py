@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from contract import Candidate, Case, candidates
+from contract import Candidate, Case, candidates, config_or_skip
 from test_gpu_tiled import TILED
 
 from autotune import model
@@ -24,9 +24,7 @@ LARGE = Case.of((8, 16, 16, 2048, 2048, 64))
 
 @pytest.mark.parametrize("candidate", list(candidates((LARGE,), TILED)), ids=str)
 def test_bytes_are_within_half_of_what_is_predicted(candidate: Candidate, device: Any) -> None:
-    config = candidate.config(device)
-    if config is None:
-        pytest.skip(f"{candidate.variant} does not take this here")
+    config = config_or_skip(candidate, device)
     chosen = model.Candidate(candidate.variant, config)
     try:
         counted = profile(candidate.problem, chosen, device)
