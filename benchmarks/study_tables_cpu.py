@@ -177,7 +177,8 @@ def block_cpu() -> list[str]:
                 ),
             )
         )
-    head = ("N", "study: one thread, ms", "growth", "ours, ms", "growth")
+    threads = " or ".join(sorted({str(row["config"]["threads"]) for row in document["rows"]}))
+    head = ("N", "study: one thread, ms", "growth", f"ours: {threads} threads, ms", "growth")
     text = ["Growth with N, float64; the study saw 12.45 times from N = 2048 to 4096:"]
     return [*text, "", *table(head, rows), "", *source(document, "study_cpu_block")]
 
